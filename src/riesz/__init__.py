@@ -1,0 +1,43 @@
+"""riesz makes any PyTorch optimizer channel-directed.
+
+Before the step, the gradient of each conv weight is replaced by its gradient under another inner product, one that
+favours smoothness along the output channels. Four nouns explain the rest:
+
+- a *metric* is the inner product: `SobolevTilde`, `ReweightedL2`, `Sobolev`, `LaplacianSmoothing`, `Identity`;
+- a *direction* is the axis it smooths along: output, input, rasterized;
+- a *scope* says which parameters are directed, and why the others are not;
+- a *backend* computes it.
+
+`attach` ties them to an optimizer; `precondition_` applies them by hand.
+"""
+
+from riesz._version import __version__
+from riesz.attach import Attachment, attach
+from riesz.backends import backends
+from riesz.metrics import (
+    Centralization,
+    Identity,
+    LaplacianSmoothing,
+    Metric,
+    ReweightedL2,
+    Sobolev,
+    SobolevTilde,
+    metric,
+)
+from riesz.precondition import precondition_
+
+__all__ = [
+    "Attachment",
+    "Centralization",
+    "Identity",
+    "LaplacianSmoothing",
+    "Metric",
+    "ReweightedL2",
+    "Sobolev",
+    "SobolevTilde",
+    "__version__",
+    "attach",
+    "backends",
+    "metric",
+    "precondition_",
+]

@@ -1,0 +1,54 @@
+"""The backend for every device and dtype: plain torch, weights of one shape batched into one computation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from riesz import solvers
+from riesz.axis import Job, compute_dtype
+from riesz.backends.registry import Backend
+from riesz.metrics import Metric
+
+MAX_BATCH_NUMEL = 1 << 22
+"""Batching saves launches, which only small weights notice; stacking large ones would only cost memory."""
+
+
+def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
+    alike: defaultdict[object, list[Job]] = defaultdict(list)
+    for job in jobs:
+        alike[job.shape, job.blocks, job.view.dtype, job.view.device].append(job)
+    for group in alike.values():
+        at_once = max(1, MAX_BATCH_NUMEL // group[0].view.numel())
+        for start in range(0, len(group), at_once):
+            _direct_batch_(group[start : start + at_once], metric)
+
+
+def _direct_batch_(jobs: Sequence[Job], metric: Metric) -> None:
+    first = jobs[0]
+    dtype = compute_dtype(first.view.dtype)
+    columns_ONI = torch.cat([job.read() for job in jobs]) if len(jobs) > 1 else first.read()
+    with solvers.full_precision(columns_ONI.device):
+        result_ONI = metric.direct(columns_ONI.to(dtype), first.blocks * len(jobs))
+    pieces = result_ONI.chunk(len(jobs))
+    # A half-precision result is rounded by the copy itself: one rounding in all.
+    torch._foreach_copy_(
+        [job.view for job in jobs], [p.view(job.view.shape) for p, job in zip(pieces, jobs, strict=True)]
+    )
+
+
+def _refuses(gradient: Tensor) -> str | None:
+    return None
+
+
+EAGER = Backend(
+    name="eager",
+    summary="plain torch on any device and dtype",
+    rank=100,
+    missing=lambda: None,
+    refuses=_refuses,
+    direct_=_direct_,
+)

@@ -1,0 +1,50 @@
+"""The executable specification: the dense circulant of the closed-form symbol, in float64. Slow on purpose.
+
+Whatever another backend computes is right if it agrees with this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from riesz.axis import Job
+from riesz.backends.registry import Backend
+from riesz.metrics import Centralization, Metric
+
+
+def dense(metric: Metric, n: int) -> Tensor:
+    """A as an n x n float64 matrix, summed from its eigenvalues mode by mode: no FFT, no recursion.
+
+    A[i, j] = 1/n sum over k = 0..n-1 of symbol[min(k, n-k)] cos(2 pi k (i - j) / n)
+    """
+    half_F = metric.symbol(n)
+    index_N = torch.arange(n)
+    full_N = half_F[torch.minimum(index_N, n - index_N)]
+    # The product k * lag is reduced modulo n before it becomes an angle: large angles lose digits.
+    angles_NN = (index_N[:, None] * index_N % n).double() * (2 * torch.pi / n)
+    kernel_N = angles_NN.cos() @ full_N / n
+    return kernel_N[(index_N[:, None] - index_N) % n]
+
+
+def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
+    for job in jobs:
+        columns_ONI = job.read().double()
+        if isinstance(metric, Centralization):
+            result = metric.direct(columns_ONI, job.blocks)
+        else:
+            matrix_NN = dense(metric, job.length).to(columns_ONI.device)
+            result = torch.einsum("nm,omi->oni", matrix_NN, columns_ONI)
+        job.write(result.to(job.view.dtype))
+
+
+REFERENCE = Backend(
+    name="reference",
+    summary="dense circulant in float64: the specification, slow",
+    rank=None,
+    missing=lambda: None,
+    refuses=lambda gradient: None,
+    direct_=_direct_,
+)

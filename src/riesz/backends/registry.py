@@ -1,0 +1,133 @@
+"""The registry of backends: who can compute, who is picked, and why not the others.
+
+What a backend must offer:
+- `missing()`: None, or why it cannot be had on this machine at all;
+- `refuses(gradient)`: None, or why it cannot serve this tensor;
+- `direct_(jobs, metric)`: apply the metric in place to every job, all of which it did not refuse.
+The metric's numbers may be 0-d tensors; a backend must not keep them from one call to the next.
+
+`register` is all that a new backend needs. "auto" takes the first in order of rank that is there and does not refuse;
+an explicit choice that cannot be had raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from riesz.axis import Job
+from riesz.metrics import Metric
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to compute.
+
+    Attributes:
+        name: what users call it.
+        summary: one line on what it is.
+        rank: "auto" tries lower ranks first; None is never picked by "auto".
+        missing, refuses, direct_: see the top of this module.
+    """
+
+    name: str
+    summary: str
+    rank: int | None
+    missing: Callable[[], str | None]
+    refuses: Callable[[Tensor], str | None]
+    direct_: Callable[[Sequence[Job], Metric], None]
+
+
+_backends: dict[str, Backend] = {}
+
+
+def register(backend: Backend) -> None:
+    """Make a backend known; a second one of the same name replaces the first."""
+    _backends[backend.name] = backend
+
+
+def check_name(name: object) -> None:
+    """Refuse a choice that cannot be had."""
+    allowed = ["auto", *_backends]
+    if not isinstance(name, str):
+        raise TypeError(f"backend must be a string, one of {allowed}, got {name!r} of type {type(name).__name__}")
+    if name not in allowed:
+        raise ValueError(f"backend {name!r} is not known; allowed: {allowed}")
+    if name != "auto" and (reason := _backends[name].missing()) is not None:
+        raise RuntimeError(f"backend {name!r} cannot be had here: {reason}")
+
+
+def choose(name: str, gradient: Tensor) -> Backend:
+    """The backend that will serve this gradient under the name the user chose."""
+    if name != "auto":
+        backend = _backends[name]
+        if (reason := backend.refuses(gradient)) is not None:
+            raise ValueError(f"backend {name!r} cannot serve a gradient of shape {tuple(gradient.shape)}: {reason}")
+        return backend
+    reasons = []
+    for backend in _by_rank():
+        reason = backend.missing() or backend.refuses(gradient)
+        if reason is None:
+            return backend
+        reasons.append(f"{backend.name}: {reason}")
+    raise ValueError(
+        f"no backend serves a gradient of shape {tuple(gradient.shape)} ({type(gradient).__name__}, {gradient.dtype}, "
+        f"{gradient.device}): " + "; ".join(reasons)
+    )
+
+
+def _by_rank() -> list[Backend]:
+    ranked = [(b.rank, b.name, b) for b in _backends.values() if b.rank is not None]
+    return [backend for _, _, backend in sorted(ranked, key=lambda row: row[:2])]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `riesz.backends()` tells of one backend.
+
+    Attributes:
+        name, summary: as registered.
+        available: whether it can be had on this machine.
+        picked: whether "auto" prefers it among those available here.
+        reason: why it is not available or not picked; empty for the one that is.
+    """
+
+    name: str
+    summary: str
+    available: bool
+    picked: bool
+    reason: str
+
+
+class Statuses(tuple[Status, ...]):
+    """Status records that print as a table."""
+
+    def __str__(self) -> str:
+        rows = [f"{'backend':<10} {'state':<12} {'what':<58} why not"]
+        for s in self:
+            state = "picked" if s.picked else "available" if s.available else "missing"
+            rows.append(f"{s.name:<10} {state:<12} {s.summary:<58} {s.reason}".rstrip())
+        return "\n".join(rows)
+
+    __repr__ = __str__
+
+
+def backends() -> Statuses:
+    """What is available, what "auto" picks, and why not the others.
+
+    Example:
+        >>> import riesz
+        >>> [status.name for status in riesz.backends() if status.available]  # doctest: +ELLIPSIS
+        [...'eager'...]
+    """
+    ranked = _by_rank()
+    first = next((b.name for b in ranked if b.missing() is None), None)
+    told = []
+    for backend in [*ranked, *(b for b in _backends.values() if b.rank is None)]:
+        missing = backend.missing()
+        picked = backend.name == first
+        why = missing or ("" if picked else "only on request" if backend.rank is None else f"{first} comes first")
+        told.append(Status(backend.name, backend.summary, missing is None, picked, why))
+    return Statuses(told)

@@ -1,0 +1,45 @@
+"""Checks on the numbers a metric is built from."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+
+def checked(owner: str, name: str, value: object, allowed: str) -> float:
+    """Return `value` as a finite float, or raise an error that says what is `allowed`.
+
+    Booleans and tensors are refused: the first are almost always a misplaced flag, the second would make a metric
+    mutable, unhashable and tied to a device.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            f"{owner}: {name} must be a real number ({allowed}), got {value!r} of type {type(value).__name__}"
+        )
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{owner}: {name} must be finite ({allowed}), got {number}")
+    return number
+
+
+def positive(owner: str, name: str, value: object) -> float:
+    number = checked(owner, name, value, f"{name} > 0")
+    if number <= 0:
+        raise ValueError(f"{owner}: {name} must be > 0, got {number}")
+    return number
+
+
+def not_negative(owner: str, name: str, value: object) -> float:
+    number = checked(owner, name, value, f"{name} >= 0")
+    if number < 0:
+        raise ValueError(f"{owner}: {name} must be >= 0, got {number}")
+    return number
+
+
+def length(owner: str, n: object) -> int:
+    """The length of an axis: an int of at least one."""
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"{owner}: the axis length n must be an int, got {n!r} of type {type(n).__name__}")
+    if n < 1:
+        raise ValueError(f"{owner}: the axis length n must be >= 1, got {n}")
+    return n

@@ -1,0 +1,86 @@
+"""What an attachment tells: one record per parameter, printed as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from riesz.axis import Axis
+
+
+@dataclass(frozen=True)
+class Record:
+    """What happens to one parameter.
+
+    Attributes:
+        name: its name in the model, or its place in the optimizer.
+        layer: the class of the layer it serves, empty without a model.
+        shape: its shape.
+        axis: the axis chosen, None where none was; `axis.dim` is None for "rasterized".
+        length: how many entries along the axis are smoothed together.
+        applied: whether its gradient is directed.
+        reason: why not; empty if it is.
+    """
+
+    name: str
+    layer: str
+    shape: tuple[int, ...]
+    axis: Axis | None
+    length: int | None
+    applied: bool
+    reason: str
+
+
+class Report(tuple[Record, ...]):
+    """Records that print as a table."""
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                r.name,
+                r.layer,
+                "x".join(map(str, r.shape)) or "scalar",
+                "-" if r.axis is None else str(r.axis),
+                "-" if r.length is None else str(r.length),
+                "applied" if r.applied else f"skipped: {r.reason}",
+            )
+            for r in self
+        ]
+        applied = sum(r.applied for r in self)
+        return table(("parameter", "layer", "shape", "axis", "n", ""), rows) + f"\n{applied} of {len(self)} directed"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the last step did to one parameter's gradient.
+
+    Attributes:
+        name: the parameter.
+        ratio: |g| / |f|, the directed gradient's norm over the original's.
+        cosine: cos(f, g), positive for a descent direction.
+    """
+
+    name: str
+    ratio: float
+    cosine: float
+
+
+class Diagnoses(tuple[Diagnosis, ...]):
+    """Diagnoses that print as a table."""
+
+    def __str__(self) -> str:
+        return table(
+            ("parameter", "|g|/|f|", "cos(f,g)"), [(d.name, f"{d.ratio:.4g}", f"{d.cosine:.4f}") for d in self]
+        )
+
+    __repr__ = __str__
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned columns under a head and a rule."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(line.rstrip() for line in lines)
