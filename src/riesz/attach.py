@@ -182,9 +182,9 @@ class Attachment:
         parameters = self._parameters()
         self._seen = [(parameter, parameter.shape) for parameter in parameters]
         self._targets = [
-            _Target(record.name, parameter, record.axis)
+            _Target(record.name, parameter, record.where)
             for record, parameter in zip(records, parameters, strict=True)
-            if record.applied and record.axis is not None
+            if record.applied and record.where is not None
         ]
 
     def _parameters(self) -> list[Tensor]:

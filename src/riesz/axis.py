@@ -69,7 +69,7 @@ class Axis:
 
     def __str__(self) -> str:
         if self.dim is None:
-            return "all, row-major"
+            return "rasterized"
         return f"{self.dim} in {self.groups} groups" if self.groups > 1 else str(self.dim)
 
 

@@ -16,8 +16,7 @@ class Record:
         name: its name in the model, or its place in the optimizer.
         layer: the class of the layer it serves, empty without a model.
         shape: its shape.
-        axis: the axis chosen, None where none was; `axis.dim` is None for "rasterized".
-        length: how many entries along the axis are smoothed together.
+        where: the directed axis and its groups, None where none was chosen.
         applied: whether its gradient is directed.
         reason: why not; empty if it is.
     """
@@ -25,10 +24,21 @@ class Record:
     name: str
     layer: str
     shape: tuple[int, ...]
-    axis: Axis | None
-    length: int | None
+    where: Axis | None
     applied: bool
     reason: str
+
+    @property
+    def axis(self) -> int | str | None:
+        """The dim that is smoothed along, or "rasterized"; None where none was chosen."""
+        if self.where is None:
+            return None
+        return "rasterized" if self.where.dim is None else self.where.dim
+
+    @property
+    def length(self) -> int | None:
+        """How many entries along the axis are smoothed together: within one group, where there are groups."""
+        return None if self.where is None else self.where.length(self.shape)
 
 
 class Report(tuple[Record, ...]):
@@ -40,7 +50,7 @@ class Report(tuple[Record, ...]):
                 r.name,
                 r.layer,
                 "x".join(map(str, r.shape)) or "scalar",
-                "-" if r.axis is None else str(r.axis),
+                "-" if r.where is None else str(r.where),
                 "-" if r.length is None else str(r.length),
                 "applied" if r.applied else f"skipped: {r.reason}",
             )

@@ -91,10 +91,9 @@ class Scope:
         axis_or_reason = self._axis(place, parameter)
         if isinstance(axis_or_reason, Axis):
             axis = axis_or_reason
-            length = axis.length(shape)
             reason = metric.unfit(shape, axis)
-            return Record(name, layer, shape, axis, length, reason is None, reason or "")
-        return Record(name, layer, shape, None, None, False, axis_or_reason)
+            return Record(name, layer, shape, axis, reason is None, reason or "")
+        return Record(name, layer, shape, None, False, axis_or_reason)
 
     def _axis(self, place: _Place | None, parameter: Tensor) -> Axis | str:
         """The directed axis, or the reason for leaving the parameter alone."""
