@@ -1,0 +1,34 @@
+"""Shared by all tests: hypothesis' profile, and the table of largest errors at the end of a run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile(
+    "riesz", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("riesz")
+
+_largest: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+
+
+@pytest.fixture(scope="session")
+def largest_errors() -> defaultdict[tuple[str, str, str], list[float]]:
+    """Errors by backend, metric and dtype, gathered over the run."""
+    return _largest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _largest:
+        return
+    write = terminalreporter.write_line
+    terminalreporter.section("largest error relative to the reference")
+    dtypes = list(dict.fromkeys(dtype for _, _, dtype in _largest))
+    write(f"{'backend':<10} {'metric':<20} " + " ".join(f"{dtype:>11}" for dtype in dtypes))
+    for backend, metric in dict.fromkeys((backend, metric) for backend, metric, _ in _largest):
+        errors = (_largest.get((backend, metric, dtype)) for dtype in dtypes)
+        write(f"{backend:<10} {metric:<20} " + " ".join(f"{max(e):>11.1e}" if e else f"{'-':>11}" for e in errors))
+    write(f"{sum(map(len, _largest.values()))} comparisons")

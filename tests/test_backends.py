@@ -1,0 +1,111 @@
+"""Every backend against the executable specification, over random shapes, axes, dtypes and strides."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import riesz
+from cases import LAYOUTS, METRICS, TOLERANCE, by_hand, laid_out, relative_error
+from riesz.backends import register
+from riesz.backends.reference import dense
+from riesz.backends.registry import Backend, _backends
+
+BACKENDS = [status.name for status in riesz.backends() if status.available and status.name != "reference"]
+
+CONDITION_UP_TO = 64
+"""|A||f| over |A f|: beyond it the result is what cancellation left over, and float32 itself cannot hold 5e-6."""
+
+positive = st.floats(-3, 3).map(lambda power: 10**power)
+shared = {"scale": st.floats(0.1, 3), "blend": st.sampled_from([0.0, 0.0, 0.5, 1.0])}
+metrics = st.one_of(
+    st.builds(riesz.Identity, **shared),
+    st.builds(riesz.ReweightedL2, lam=st.floats(-0.9, 20), **shared),
+    st.builds(riesz.Sobolev, lam=positive, **shared),
+    st.builds(riesz.SobolevTilde, lam=positive, riemann=st.booleans(), **shared),
+    st.builds(riesz.LaplacianSmoothing, sigma=positive, **shared),
+)
+
+
+@st.composite
+def gradients(draw, dtype):
+    """A gradient and an axis: short axes mostly, sometimes one long enough for every strategy."""
+    dims = draw(st.integers(1, 4))
+    axis = draw(st.integers(0, dims - 1))
+    length = draw(st.one_of(st.integers(1, 40), st.integers(1, 40), st.integers(41, 400)))
+    passengers = draw(st.lists(st.integers(1, 7), min_size=dims - 1, max_size=dims - 1))
+    shape = [*passengers[:axis], length, *passengers[axis:]]
+    assume(math.prod(shape) <= 20_000)
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    values = torch.randn(shape, generator=generator, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    values = values + draw(st.sampled_from([0.0, 1.0]))
+    return laid_out(values.to(dtype), draw(st.sampled_from(LAYOUTS))), axis
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: str(dtype)[6:])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_matches_the_reference(backend, dtype, largest_errors):
+    @settings(max_examples=400)
+    @given(metric=metrics, gradient=gradients(dtype), from_end=st.booleans())
+    def check(metric, gradient, from_end):
+        f, axis = gradient
+        wanted = f.to(torch.complex128 if dtype.is_complex else torch.float64, copy=True)
+        magnitude = torch.tensordot(dense(metric, f.shape[axis]).abs(), wanted.abs(), dims=([1], [axis]))
+        riesz.precondition_(wanted, metric, dim=axis, backend="reference")
+        assume(magnitude.max() <= CONDITION_UP_TO * wanted.abs().max())
+        strides = f.stride()
+        got = torch.empty_strided(f.shape, strides, dtype=dtype).copy_(f)
+        riesz.precondition_(got, metric, dim=axis - f.dim() if from_end else axis, backend=backend)
+        error = relative_error(got, wanted)
+        largest_errors[backend, type(metric).__name__, str(dtype)[6:]].append(error)
+        assert got.stride() == strides
+        assert error <= TOLERANCE[dtype]
+
+    check()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 33])
+@pytest.mark.parametrize("metric", METRICS, ids=repr)
+def test_reference_is_the_circulant_of_the_kernel(metric, n):
+    f = torch.randn(2, n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    wanted = by_hand(metric, f, dim=1)
+    riesz.precondition_(f, metric, dim=1, backend="reference")
+    assert relative_error(f, wanted) <= 1e-13
+
+
+def test_auto_takes_the_first_in_rank_that_does_not_refuse():
+    asked = []
+
+    def direct_(jobs, metric):
+        asked.append(len(jobs))
+
+    picky = Backend("picky", "", 0, lambda: None, lambda g: "too long" if g.shape[0] > 2 else None, direct_)
+    register(picky)
+    try:
+        assert riesz.backends()[0].name == "picky"
+        assert riesz.backends()[0].picked
+        grads = [torch.ones(2), torch.ones(3)]
+        riesz.precondition_(grads, riesz.ReweightedL2())
+        assert asked == [1]
+        assert grads[0].tolist() == [1, 1]
+        assert grads[1].tolist() == [2, 2, 2]
+        with pytest.raises(ValueError, match=r"'picky' cannot serve .* too long"):
+            riesz.precondition_(torch.ones(3), riesz.ReweightedL2(), backend="picky")
+    finally:
+        del _backends["picky"]
+
+
+def test_a_backend_that_is_missing_raises_when_asked_for_and_is_passed_over_by_auto():
+    register(Backend("absent", "", 0, lambda: "no such device", lambda g: None, lambda jobs, metric: None))
+    try:
+        with pytest.raises(RuntimeError, match="'absent' cannot be had here: no such device"):
+            riesz.precondition_(torch.ones(3), riesz.ReweightedL2(), backend="absent")
+        status = {s.name: s for s in riesz.backends()}["absent"]
+        assert (status.available, status.picked, status.reason) == (False, False, "no such device")
+        assert riesz.precondition_(torch.ones(2), riesz.ReweightedL2()).tolist() == [2, 2]
+    finally:
+        del _backends["absent"]

@@ -1,0 +1,99 @@
+"""The transform in place: what it touches, what it keeps, what it batches."""
+
+from __future__ import annotations
+
+import torch
+
+import riesz
+from cases import by_hand, laid_out, relative_error
+
+
+def random(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def test_a_mixed_list_is_directed_in_one_call_in_place():
+    grads = [
+        random(8, 3, 3, 3),
+        random(8, 3, 3, 3, seed=1).to(memory_format=torch.channels_last),
+        random(8, 3, 3, 3, seed=2),
+        random(5, 2, dtype=torch.float64),
+        random(300, seed=3, dtype=torch.bfloat16),
+        random(16, 4, dtype=torch.complex64),
+        laid_out(random(6, 4), "strided"),
+    ]
+    metric = riesz.SobolevTilde(lam=0.1)
+    wanted = [by_hand(metric, g) for g in grads]
+    before = [(g.data_ptr(), g.stride(), g.dtype) for g in grads]
+    assert riesz.precondition_(grads, metric) is grads
+    assert [(g.data_ptr(), g.stride(), g.dtype) for g in grads] == before
+    for got, want in zip(grads, wanted, strict=True):
+        assert relative_error(got, want) <= (4e-3 if got.dtype == torch.bfloat16 else 2e-6)
+
+
+def test_equal_shapes_are_computed_in_one_call(monkeypatch):
+    calls = []
+    direct = riesz.SobolevTilde.direct
+    monkeypatch.setattr(
+        riesz.SobolevTilde, "direct", lambda self, x, blocks=1: calls.append(blocks) or direct(self, x, blocks)
+    )
+    grads = [random(8, 4, seed=i) for i in range(5)] + [random(9, 4)]
+    wanted = [by_hand(riesz.SobolevTilde(), g) for g in grads]
+    riesz.precondition_(grads, riesz.SobolevTilde(), backend="eager")
+    assert calls == [5, 1]
+    assert max(relative_error(g, w) for g, w in zip(grads, wanted, strict=True)) <= 2e-6
+
+
+def test_views_write_through_to_what_they_alias():
+    bucket = torch.zeros(100)
+    grad = bucket[10:70].view(12, 5)
+    grad.copy_(random(12, 5))
+    wanted = by_hand(riesz.Sobolev(), grad)
+    riesz.precondition_(grad, riesz.Sobolev())
+    assert relative_error(bucket[10:70].view(12, 5), wanted) <= 2e-6
+    assert (bucket[:10] == 0).all()
+    assert (bucket[70:] == 0).all()
+
+
+def test_memory_between_the_entries_of_a_strided_gradient_is_left_alone():
+    whole = random(20, 6)
+    before = whole.clone()
+    riesz.precondition_(whole[::2, ::3], riesz.SobolevTilde())
+    untouched = torch.ones_like(whole, dtype=torch.bool)
+    untouched[::2, ::3] = False
+    assert torch.equal(whole[untouched], before[untouched])
+    assert relative_error(whole[::2, ::3], by_hand(riesz.SobolevTilde(), before[::2, ::3])) <= 2e-6
+
+
+def test_empty_gradients_and_lists_are_left_as_they_are():
+    empty = torch.empty(0, 3)
+    riesz.precondition_([empty, torch.empty(3, 0)], riesz.Sobolev())
+    assert riesz.precondition_([], riesz.Sobolev()) == []
+    assert riesz.Sobolev().gradient(empty).shape == (0, 3)
+
+
+def test_nothing_is_touched_if_one_gradient_is_unfit():
+    good, bad = random(4, 4), torch.ones(1, 4).expand(4, 4)
+    before = good.clone()
+    try:
+        riesz.precondition_([good, bad], riesz.ReweightedL2())
+    except ValueError:
+        assert torch.equal(good, before)
+    else:
+        raise AssertionError("the expanded gradient was accepted")
+
+
+def test_a_leaf_that_requires_grad_can_be_directed():
+    leaf = random(4, 4).requires_grad_()
+    wanted = by_hand(riesz.ReweightedL2(), leaf.detach())
+    riesz.precondition_(leaf, riesz.ReweightedL2())
+    assert leaf.is_leaf
+    assert leaf.requires_grad
+    assert relative_error(leaf.detach(), wanted) <= 2e-6
+
+
+def test_float16_sums_do_not_overflow():
+    f = torch.full((8192,), 60000.0, dtype=torch.float16)
+    f[::2] = -60000.0
+    g = riesz.precondition_(f, riesz.SobolevTilde(blend=0.0))
+    assert torch.isfinite(g).all()

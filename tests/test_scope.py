@@ -1,0 +1,198 @@
+"""Which parameters are directed, along which axis, and why not the others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import riesz
+from cases import by_hand, relative_error
+from networks import Zoo
+
+WEIGHT = "parametrizations.weight.original"
+
+
+def report(model=None, parameters=None, **settings):
+    model_or_zoo = model or Zoo()
+    optimizer = torch.optim.SGD(parameters or model_or_zoo.parameters(), lr=0.1)
+    return riesz.attach(optimizer, model_or_zoo, metric=riesz.SobolevTilde(), **settings).report()
+
+
+def applied(records):
+    return {r.name: (r.axis, r.length) for r in records if r.applied}
+
+
+CONV_OUTPUT = {
+    "plain.weight": (0, 8),
+    "pointwise.weight": (0, 16),
+    "grouped.weight": (0, 2),
+    "transposed.weight": (1, 6),
+    "grouped_transposed.weight": (1, 4),
+    f"spectral.{WEIGHT}": (0, 4),
+    f"normed.{WEIGHT}1": (0, 5),
+    "own.weight": (0, 6),
+    "volume.weight": (0, 3),
+}
+
+
+def test_conv_output_picks_the_output_axis_of_every_kind_of_conv():
+    assert applied(report()) == CONV_OUTPUT
+
+
+def test_all_adds_linear_biases_and_norms_along_their_only_axis():
+    assert applied(report(layers="all")) == CONV_OUTPUT | {
+        "plain.bias": (0, 8),
+        f"normed.{WEIGHT}0": (0, 5),
+        "norm.weight": (0, 8),
+        "norm.bias": (0, 8),
+        "head.weight": (0, 2),
+        "head.bias": (0, 2),
+    }
+
+
+def test_conv_input_picks_the_input_axis_of_every_kind_of_conv():
+    assert applied(report(direction="input")) == {
+        "plain.weight": (1, 3),
+        "pointwise.weight": (1, 8),
+        "grouped.weight": (1, 4),
+        "transposed.weight": (0, 8),
+        "grouped_transposed.weight": (0, 3),
+        f"spectral.{WEIGHT}": (1, 8),
+        f"normed.{WEIGHT}1": (1, 4),
+        "own.weight": (1, 4),
+        "volume.weight": (1, 2),
+        "to_one.weight": (1, 4),
+    }
+
+
+def test_rasterized_takes_whole_tensors():
+    records = report(direction="rasterized", layers="all")
+    zoo = dict(Zoo().named_parameters())
+    assert applied(records) == {
+        name: ("rasterized", p.numel()) for name, p in zoo.items() if p.dim() > 0 and name != "words.weight"
+    }
+
+
+def test_an_int_direction_is_that_dim_regardless_of_groups():
+    chosen = applied(report(direction=-1))
+    assert chosen["plain.weight"] == (3, 3)
+    assert applied(report(direction=0))["grouped.weight"] == (0, 8)
+    reasons = {r.name: r.reason for r in report(direction=3)}
+    assert reasons[f"normed.{WEIGHT}1"] == "no dim 3 in a 3-d parameter"
+
+
+def test_every_parameter_left_alone_has_its_reason():
+    reasons = {r.name: r.reason for r in report() if not r.applied}
+    assert reasons == {
+        "temperature": "0-d: no axis",
+        "plain.bias": "bias of a conv layer, not its weight (layers='conv')",
+        "depthwise.weight": "axis of length 1: nothing to smooth along",
+        f"normed.{WEIGHT}0": "norm's magnitudes of a conv layer, not its weight (layers='conv')",
+        "to_one.weight": "axis of length 1: nothing to smooth along",
+        "norm.weight": "not a conv weight (layers='conv')",
+        "norm.bias": "not a conv weight (layers='conv')",
+        "words.weight": "embedding: its rows are a vocabulary, not channels",
+        "head.weight": "not a conv weight (layers='conv')",
+        "head.bias": "not a conv weight (layers='conv')",
+    }
+
+
+def test_a_predicate_chooses_by_name_module_and_parameter():
+    seen = {}
+
+    def only(name, module, parameter):
+        seen[name] = type(module).__name__
+        return isinstance(module, nn.Linear) and parameter.dim() == 2
+
+    assert applied(report(layers=only)) == {"head.weight": (0, 2)}
+    assert seen[f"spectral.{WEIGHT}"] == "ParametrizedConv2d"
+
+
+def test_deprecated_norms_by_hooks_are_seen_through():
+    with pytest.warns(FutureWarning):
+        model = nn.Sequential(
+            torch.nn.utils.weight_norm(nn.Conv2d(3, 4, 3, bias=False)),
+            torch.nn.utils.spectral_norm(nn.Conv2d(4, 5, 3, bias=False)),
+        )
+    assert applied(report(model)) == {"0.weight_v": (0, 4), "1.weight_orig": (0, 5)}
+
+
+def test_without_a_model_three_dims_make_a_conv():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(4, 3, 2)), nn.Parameter(torch.zeros(4, 3))], lr=0.1)
+    records = riesz.attach(optimizer, metric=riesz.SobolevTilde()).report()
+    assert [(r.name, r.axis, r.applied) for r in records] == [
+        ("group 0, parameter 0", 0, True),
+        ("group 0, parameter 1", None, False),
+    ]
+    assert records[1].reason == "2-d: without a model, a conv weight has 3 dims or more (layers='conv')"
+
+
+def test_names_given_to_the_optimizer_are_used():
+    zoo = Zoo()
+    optimizer = torch.optim.SGD(zoo.named_parameters(), lr=0.1)
+    records = riesz.attach(optimizer, metric=riesz.SobolevTilde()).report()
+    assert [r.name for r in records] == [name for name, _ in zoo.named_parameters()]
+
+
+def test_parameters_of_another_model_are_named_as_such():
+    zoo, other = Zoo(), nn.Conv2d(3, 3, 3)
+    records = report(zoo, [*zoo.parameters(), *other.parameters()])
+    assert records[-1].reason == "not a parameter of the model"
+
+
+def test_centralization_keeps_depthwise_and_leaves_out_what_has_no_other_axis():
+    zoo = Zoo()
+    optimizer = torch.optim.SGD(zoo.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, zoo, metric=riesz.Centralization(), layers="all")
+    told = {r.name: r for r in attachment.report()}
+    assert told["depthwise.weight"].applied
+    assert told["norm.weight"].reason == "no axis to average over besides the directed one"
+
+
+def grouped_by_hand(metric, module, f, direction):
+    """What the definition says for grouped layers, with each group cut out and directed on its own."""
+    transposed = isinstance(module, nn.ConvTranspose2d)
+    dim = int((direction == "input") != transposed)
+    return torch.cat([by_hand(metric, block, dim) for block in f.chunk(module.groups)])
+
+
+@pytest.mark.parametrize("direction", ["output", "input"])
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_groups_are_directed_one_by_one(kind, direction, memory_format):
+    module = kind(6, 9, 3, groups=3, bias=False)
+    metric = riesz.SobolevTilde(lam=0.1)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    riesz.attach(optimizer, module, metric=metric, direction=direction)
+    module.weight.grad = torch.randn_like(module.weight).to(memory_format=memory_format)
+    wanted = grouped_by_hand(metric, module, module.weight.grad, direction)
+    optimizer.step()
+    assert relative_error(module.weight.grad, wanted) <= 2e-6
+
+
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+def test_groups_are_centred_one_by_one(kind):
+    module = kind(6, 9, 3, groups=3, bias=False)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    riesz.attach(optimizer, module, metric=riesz.Centralization())
+    f = torch.randn_like(module.weight)
+    module.weight.grad = f.clone()
+    optimizer.step()
+    others = (0, 2, 3) if kind is nn.ConvTranspose2d else (1, 2, 3)
+    wanted = torch.cat([block - block.mean(others, keepdim=True) for block in f.chunk(3)])
+    torch.testing.assert_close(module.weight.grad, wanted)
+
+
+def test_rasterized_follows_logical_order_whatever_the_strides():
+    module = nn.Conv2d(3, 4, 3, bias=False)
+    metric = riesz.LaplacianSmoothing(2.0)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    riesz.attach(optimizer, module, metric=metric, direction="rasterized")
+    f = torch.randn_like(module.weight)
+    wanted = by_hand(metric, f.flatten()).view_as(f)
+    module.weight.grad = f.to(memory_format=torch.channels_last)
+    strides = module.weight.grad.stride()
+    optimizer.step()
+    assert relative_error(module.weight.grad, wanted) <= 2e-6
+    assert module.weight.grad.stride() == strides
