@@ -7,10 +7,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
+# Threads that wait without spinning: on a machine that is shared, spinning ones take the cores from each other.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 .PHONY: demo test test-all lint errors pictures clean
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/mnist5k.py
+	$(BIN)/python examples/plain_loop.py
 
 test: $(INSTALLED) lint
 	$(BIN)/pytest
