@@ -181,10 +181,3 @@ def test_a_gradient_that_cannot_be_directed_is_named_at_the_step(grad, error, wo
         optimizer.step()
     assert words in str(caught.value)
     assert torch.equal(model.weight, before)
-
-
-def test_an_inference_tensor_is_refused():
-    with torch.inference_mode():
-        grad = torch.ones(4, 3)
-    with pytest.raises(ValueError, match="inference tensor"):
-        riesz.precondition_(grad, riesz.Sobolev())

@@ -12,8 +12,10 @@ favours smoothness along the output channels. Four nouns explain the rest:
 """
 
 from riesz._version import __version__
-from riesz.attach import Attachment, attach
+from riesz.attach import attach
+from riesz.attachment import Attachment
 from riesz.backends import backends
+from riesz.directed import directed
 from riesz.metrics import (
     Centralization,
     Identity,
@@ -38,6 +40,7 @@ __all__ = [
     "__version__",
     "attach",
     "backends",
+    "directed",
     "metric",
     "precondition_",
 ]

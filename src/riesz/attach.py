@@ -1,194 +1,18 @@
-"""The hook: any torch optimizer, its gradients directed before each step.
-
-Requirements it meets:
-- the optimizer itself is unchanged: no wrapper, no new state, nothing in its state dict;
-- gradients are written in place, never rebound: buckets, flat buffers and graphs alias them;
-- `step(closure)` directs after each evaluation of the closure, not before the backward pass;
-- parameters are looked up at every step: trainers swap the objects in `param_groups`;
-- nothing is read back from the device.
-"""
+"""Making an optimizer channel-directed."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from riesz import backends, diagnostics
+from riesz import backends
 from riesz import control as controls
-from riesz.axis import Axis, Job
+from riesz.attachment import Attachment, attachment_of
 from riesz.metrics import Metric
-from riesz.precondition import check_metric, check_writable, direct_
-from riesz.report import Diagnoses, Report
-from riesz.scope import Direction, Layers, Scope, nothing_matched
-
-
-@dataclass(frozen=True)
-class _Target:
-    """A parameter to direct."""
-
-    name: str
-    parameter: Tensor
-    axis: Axis
-
-
-class Attachment:
-    """What `attach` returns: the live connection between a metric and an optimizer.
-
-    Attributes:
-        optimizer: the optimizer attached to.
-        enabled: set to False to train on plain gradients for a while.
-        recording: set to True to have every step remember what `diagnostics` needs, at the price of a copy.
-    """
-
-    def __init__(
-        self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Metric, backend: str, control: str | None
-    ):
-        self.optimizer = optimizer
-        self.enabled = True
-        self.recording = False
-        self._scope = scope
-        self._backend = backend
-        self._control = control
-        self._metric = metric
-        self._live = metric.live()
-        self._seen: list[tuple[Tensor, torch.Size]] = []
-        self._targets: list[_Target] = []
-        self._recorded: Diagnoses | None = None
-        self._stepped = False
-        self._look_up()
-        self._handle = optimizer.register_step_pre_hook(self._before_step)
-
-    @property
-    def metric(self) -> Metric:
-        """The metric in force. Assign another one at any time; numbers change in place, so nothing is recompiled."""
-        return self._metric
-
-    @metric.setter
-    def metric(self, metric: Metric) -> None:
-        check_metric(metric)
-        if _same_kind(metric, self._metric):
-            for name in metric.numbers:
-                getattr(self._live, name).fill_(getattr(metric, name))
-            self._metric = metric
-        else:
-            previous = self._metric, self._live
-            self._metric, self._live = metric, metric.live()
-            try:
-                self._look_up()
-            except ValueError:
-                self._metric, self._live = previous
-                raise
-        self._stepped = False
-
-    def report(self) -> Report:
-        """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
-        return Report(self._scope.records(self.optimizer.param_groups, self._metric))
-
-    def diagnostics(self) -> Diagnoses:
-        """Per directed parameter, what the last step did: |g|/|f| and cos(f, g). Prints as a table.
-
-        Exact if `recording` was on during the step. Otherwise the original gradient is worked out from the directed
-        one, which is still in `.grad`; where that would lose too many digits, or `.grad` is gone, an error says so.
-        """
-        if self._recorded is not None:
-            return self._recorded
-        if not self._stepped:
-            raise RuntimeError("diagnostics: no step was directed yet with this metric; call optimizer.step() first")
-        directed = [(target.name, gradient, target.axis) for target, gradient in self._present()]
-        return diagnostics.from_directed(directed, self._metric, self._control)
-
-    def detach(self) -> None:
-        """Leave the optimizer as it was before `attach`. Safe to call twice."""
-        self._handle.remove()
-
-    def __repr__(self) -> str:
-        return (
-            f"Attachment({self._metric!r}, direction={self._scope.direction!r}, control={self._control!r}, "
-            f"{len(self._targets)} of {len(self._seen)} parameters of {type(self.optimizer).__name__})"
-        )
-
-    # -- at each step ----------------------------------------------------------------------------------------------
-
-    def _before_step(
-        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        closure = args[1] if len(args) > 1 else kwargs.get("closure")
-        if closure is None:
-            self._direct()
-            return None
-        # The gradients do not exist yet: direct them each time the closure has computed them.
-        directing = self._directing(closure)
-        if len(args) > 1:
-            return (args[0], directing, *args[2:]), kwargs
-        return args, {**kwargs, "closure": directing}
-
-    def _directing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        def closure_then_direct() -> Any:
-            loss = closure()
-            self._direct()
-            return loss
-
-        return closure_then_direct
-
-    @torch.no_grad()
-    def _direct(self) -> None:
-        if not self.enabled:
-            return
-        targets, gradients = [], []
-        for target, gradient in self._present():
-            check_writable(gradient, f"the gradient of {target.name!r}")
-            targets.append(target)
-            gradients.append(gradient)
-        originals = [gradient.clone() for gradient in gradients] if self.recording else None
-        self._apply(targets, gradients)
-        self._stepped = True
-        self._recorded = None
-        if originals is not None:
-            self._recorded = diagnostics.compare([t.name for t in targets], originals, gradients)
-
-    def _apply(self, targets: list[_Target], gradients: list[Tensor]) -> None:
-        jobs = [Job.open(gradient, target.axis) for gradient, target in zip(gradients, targets, strict=True)]
-        if self._control == "norm":
-            controls.keep_norms(gradients, lambda: direct_(jobs, self._live, self._backend))
-        elif self._control == "permuted":
-            shuffled = [controls.permuted(job, t.name) for job, t in zip(jobs, targets, strict=True)]
-            direct_([job for job, _ in shuffled], self._live, self._backend)
-            for job, (copy, order) in zip(jobs, shuffled, strict=True):
-                controls.put_back(job, copy, order)
-        else:
-            direct_(jobs, self._live, self._backend)
-
-    def _present(self) -> Iterator[tuple[_Target, Tensor]]:
-        """What has a gradient now, looked up again if the optimizer's parameters are no longer the same objects."""
-        parameters = self._parameters()
-        if len(parameters) != len(self._seen) or any(
-            parameter is not known or parameter.shape != shape
-            for parameter, (known, shape) in zip(parameters, self._seen, strict=True)
-        ):
-            self._look_up()
-        for target in self._targets:
-            if target.parameter.grad is not None:
-                yield target, target.parameter.grad
-
-    def _look_up(self) -> None:
-        records = self._scope.records(self.optimizer.param_groups, self._metric)
-        if not any(record.applied for record in records):
-            raise nothing_matched(records)
-        parameters = self._parameters()
-        self._seen = [(parameter, parameter.shape) for parameter in parameters]
-        self._targets = [
-            _Target(record.name, parameter, record.where)
-            for record, parameter in zip(records, parameters, strict=True)
-            if record.applied and record.where is not None
-        ]
-
-    def _parameters(self) -> list[Tensor]:
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+from riesz.precondition import check_metric
+from riesz.scope import Direction, Layers, Scope
 
 
 def attach(
@@ -252,20 +76,13 @@ def attach(
 def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    hooks = optimizer.__dict__.get("_optimizer_step_pre_hooks")
-    if hooks is None:
+    if "_optimizer_step_pre_hooks" not in optimizer.__dict__:
         raise TypeError(
             f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "
             "inner one (often `.optimizer`)"
         )
-    if any(isinstance(getattr(hook, "__self__", None), Attachment) for hook in hooks.values()):
+    if attachment_of(optimizer) is not None:
         raise RuntimeError(
             f"this {type(optimizer).__name__} has an attachment already, and a second one would apply the metric "
             "twice: detach() the first, or assign its `.metric`"
         )
-
-
-def _same_kind(a: Metric, b: Metric) -> bool:
-    """Whether two metrics differ in their numbers alone."""
-    flags = [name for name in a.__dataclass_fields__ if name not in a.numbers]
-    return type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in flags)

@@ -40,22 +40,20 @@ def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
     return [torch.linalg.vector_norm(g, dtype=torch.promote_types(g.dtype, torch.float32)) for g in gradients]
 
 
-def permuted(job: Job, name: str) -> tuple[Job, Tensor]:
-    """A job on a shuffled copy of the columns, and the order it was shuffled in."""
+def permuted(job: Job, name: str) -> Job:
+    """A job on a shuffled copy of the columns of parameter `name`."""
     order = permutation(name, job.length, job.view.device)
-    shuffled = job.read().index_select(1, order)
-    return replace(job, view=shuffled, order=None), order
+    return replace(job, view=job.read().index_select(1, order), order=None)
 
 
-def put_back(job: Job, shuffled: Job, order: Tensor) -> None:
+def put_back(home: Job, shuffled: Job, name: str) -> None:
     """Write the directed columns of a shuffled job where they came from."""
-    columns_ONI = torch.empty_like(shuffled.view)
-    columns_ONI.index_copy_(1, order, shuffled.view)
-    job.write(columns_ONI)
+    order = permutation(name, home.length, home.view.device)
+    home.write(torch.empty_like(shuffled.view).index_copy_(1, order, shuffled.view))
 
 
 @lru_cache(maxsize=1024)
 def permutation(name: str, n: int, device: torch.device) -> Tensor:
     """The same order at every step, on every rank and after a restart: it depends on name and length alone."""
-    generator = torch.Generator().manual_seed(zlib.crc32(f"{name}/{n}".encode()))
-    return torch.randperm(n, generator=generator).to(device)
+    generator = torch.Generator("cpu").manual_seed(zlib.crc32(f"{name}/{n}".encode()))
+    return torch.randperm(n, generator=generator, device="cpu").to(device)

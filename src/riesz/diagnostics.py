@@ -23,7 +23,7 @@ def compare(names: Sequence[str], originals: Sequence[Tensor], directed: Sequenc
     return Diagnoses(_diagnosis(name, f, g) for name, f, g in zip(names, originals, directed, strict=True))
 
 
-def from_directed(directed: Sequence[tuple[str, Tensor, Axis]], metric: Metric, control: str | None) -> Diagnoses:
+def from_directed(directed: Sequence[tuple[str, Tensor, Axis, Metric]], control: str | None) -> Diagnoses:
     """The diagnoses of gradients of which only the directed form is left: A is inverted."""
     if not directed:
         raise RuntimeError(
@@ -31,7 +31,7 @@ def from_directed(directed: Sequence[tuple[str, Tensor, Axis]], metric: Metric, 
             "attachment.recording = True before the step"
         )
     told = []
-    for name, g, axis in directed:
+    for name, g, axis, metric in directed:
         diagnosis = _diagnosis(name, _recovered(name, g, axis, metric, shuffled=control == "permuted"), g)
         told.append(replace(diagnosis, ratio=1.0) if control == "norm" else diagnosis)
     return Diagnoses(told)

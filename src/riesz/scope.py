@@ -33,12 +33,15 @@ EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Where a parameter sits: its full name, the layer it serves, and the tensor of that layer it stands for."""
 
     name: str
     module: nn.Module | None
     tensor: str
+
+
+Places = dict[int, Place]
 
 
 @dataclass(frozen=True)
@@ -63,23 +66,21 @@ class Scope:
         elif not callable(self.layers):
             raise TypeError(f"layers must be 'conv', 'all' or a predicate, got {self.layers!r}")
 
-    def records(self, param_groups: list[dict[str, Any]], metric: Metric) -> list[Record]:
-        """One record per parameter of the optimizer, in its order."""
-        places = dict(_places(self.model)) if self.model is not None else None
+    def places(self) -> Places | None:
+        """Where the model's parameters sit, by id; None without a model."""
+        return dict(_places(self.model)) if self.model is not None else None
+
+    def records(self, group: dict[str, Any], index: int, places: Places | None, metric: Metric) -> list[Record]:
+        """One record per parameter of an optimizer's group, in its order."""
+        parameters = group["params"]
+        names = group.get("param_names") or [f"group {index}, parameter {i}" for i in range(len(parameters))]
         records = []
-        for group_index, group in enumerate(param_groups):
-            names = group.get("param_names") or [
-                f"group {group_index}, parameter {i}" for i in range(len(group["params"]))
-            ]
-            for given_name, parameter in zip(names, group["params"], strict=True):
-                if places is None:
-                    place: _Place | None = _Place(given_name, None, "weight")
-                else:
-                    place = places.get(id(parameter))
-                records.append(self._record(place, given_name, parameter, metric))
+        for given_name, parameter in zip(names, parameters, strict=True):
+            place = places.get(id(parameter)) if places is not None else Place(given_name, None, "weight")
+            records.append(self._record(place, given_name, parameter, metric))
         return records
 
-    def _record(self, place: _Place | None, given_name: str, parameter: Tensor, metric: Metric) -> Record:
+    def _record(self, place: Place | None, given_name: str, parameter: Tensor, metric: Metric) -> Record:
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ValueError(
                 f"parameter {place.name if place else given_name!r} has no shape yet: run one forward pass through the "
@@ -95,7 +96,7 @@ class Scope:
             return Record(name, layer, shape, axis, reason is None, reason or "")
         return Record(name, layer, shape, None, False, axis_or_reason)
 
-    def _axis(self, place: _Place | None, parameter: Tensor) -> Axis | str:
+    def _axis(self, place: Place | None, parameter: Tensor) -> Axis | str:
         """The directed axis, or the reason for leaving the parameter alone."""
         if place is None:
             return "not a parameter of the model"
@@ -113,7 +114,7 @@ class Scope:
             return _why_not_conv(place, parameter)
         return self._axis_of_chosen(place, parameter, is_conv)
 
-    def _axis_of_chosen(self, place: _Place, parameter: Tensor, is_conv: bool) -> Axis | str:
+    def _axis_of_chosen(self, place: Place, parameter: Tensor, is_conv: bool) -> Axis | str:
         wide = [d for d, size in enumerate(parameter.shape) if size > 1]
         if self.direction == "rasterized":
             return Axis(None)
@@ -130,7 +131,7 @@ class Scope:
         return Axis(int((self.direction == "input") != transposed), groups)
 
 
-def _places(model: nn.Module) -> Iterator[tuple[int, _Place]]:
+def _places(model: nn.Module) -> Iterator[tuple[int, Place]]:
     """Every parameter of the model by id, seen from the layer it serves.
 
     A parametrised weight (spectral norm, weight norm) lives in a ParametrizationList below the layer; what is trained,
@@ -146,7 +147,7 @@ def _places(model: nn.Module) -> Iterator[tuple[int, _Place]]:
                 continue
             seen.add(id(parameter))
             owner, tensor = serves.get(id(module), (module, local))
-            yield id(parameter), _Place(f"{prefix}.{local}" if prefix else local, owner, tensor)
+            yield id(parameter), Place(f"{prefix}.{local}" if prefix else local, owner, tensor)
 
 
 def _parametrizations(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -163,7 +164,7 @@ def _weight_shape(module: nn.Module | None) -> tuple[int, ...] | None:
     return None
 
 
-def _is_conv_weight(place: _Place, parameter: Tensor) -> bool:
+def _is_conv_weight(place: Place, parameter: Tensor) -> bool:
     if place.module is None:
         return parameter.dim() >= 3
     # By shape, so that every way of storing it counts (weight, weight_orig, weight_v, a parametrisation's original)
@@ -171,7 +172,7 @@ def _is_conv_weight(place: _Place, parameter: Tensor) -> bool:
     return place.tensor.startswith("weight") and tuple(parameter.shape) == _weight_shape(place.module)
 
 
-def _refuse_flattened(place: _Place, parameter: Tensor) -> None:
+def _refuse_flattened(place: Place, parameter: Tensor) -> None:
     expected = _weight_shape(place.module)
     if expected is not None and place.tensor == "weight" and parameter.dim() == 1 and len(expected) > 1:
         raise ValueError(
@@ -181,21 +182,10 @@ def _refuse_flattened(place: _Place, parameter: Tensor) -> None:
         )
 
 
-def _why_not_conv(place: _Place, parameter: Tensor) -> str:
+def _why_not_conv(place: Place, parameter: Tensor) -> str:
     if _weight_shape(place.module) is not None:
         what = "bias" if place.tensor == "bias" else "norm's magnitudes" if "weight" in place.tensor else "parameter"
         return f"{what} of a conv layer, not its weight (layers='conv')"
     if place.module is None:
         return f"{parameter.dim()}-d: without a model, a conv weight has 3 dims or more (layers='conv')"
     return "not a conv weight (layers='conv')"
-
-
-def nothing_matched(records: list[Record]) -> ValueError:
-    """The error for a scope that selects no parameter: silence here would look like training."""
-    told = "\n".join(f"  {r.name} {r.shape}: {r.reason}" for r in records[:12])
-    more = f"\n  and {len(records) - 12} more" if len(records) > 12 else ""
-    return ValueError(
-        f"nothing to direct among the optimizer's {len(records)} parameters:\n{told}{more}\n"
-        "Pass the model the optimizer trains, layers='all' or a predicate. Flattened parameters (FSDP1, ZeRO) cannot "
-        "be directed: use FSDP2 (fully_shard) or DDP"
-    )

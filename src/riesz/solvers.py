@@ -29,7 +29,7 @@ BLOCK = 64
 """Rows summed by one triangular product. Long enough to amortise the carries, short enough to cost little."""
 
 
-_ZERO = torch.zeros((), dtype=torch.float64)
+_ZERO = torch.zeros((), dtype=torch.float64, device="cpu")
 """log 1: the decay of a plain cumulative sum."""
 
 
@@ -73,9 +73,10 @@ def waves(n: int, device: torch.device) -> Tensor:
     The one table every symbol is made from, planned once per length and device, whatever the metric's numbers are.
     """
     dtype = torch.float32 if device.type == "mps" else torch.float64
-    angle_F = torch.arange(n // 2 + 1, dtype=torch.float64) * (torch.pi / n)
-    waves_F: Tensor = 4 * torch.sin(angle_F) ** 2
-    return waves_F.to(device, dtype)
+    with torch.inference_mode(False):  # kept, so it must serve autograd later
+        angle_F = torch.arange(n // 2 + 1, dtype=torch.float64, device="cpu") * (torch.pi / n)
+        waves_F: Tensor = 4 * torch.sin(angle_F) ** 2
+        return waves_F.to(device, dtype)
 
 
 def kernel(symbol_F: Tensor, n: int) -> Tensor:
@@ -122,7 +123,7 @@ def screened_poisson(columns_ONI: Tensor, sigma: float | Tensor) -> Tensor:
     The periodic kernel is `(z^j + z^(n-j)) / ((1 - z^n) sqrt(1 + 4 sigma))`, `log z = -2 asinh(1/(2 sqrt(sigma)))`. It
     acts on `f - mean(f)`: for large sigma the two directions cancel badly on the mean, which passes unchanged anyway.
     """
-    strength = torch.as_tensor(sigma, dtype=torch.float64)
+    strength = torch.as_tensor(sigma, dtype=torch.float64, device="cpu")
     log_z = -2 * torch.asinh(0.5 / strength.sqrt())
     mean_O1I = columns_ONI.mean(1, keepdim=True)
     # The result has no mean either; what rounding leaves of one grows with sigma, so it is taken off.
@@ -206,8 +207,9 @@ def _delayed(sums_OKI: Tensor) -> Tensor:
 @lru_cache(maxsize=16)
 def _lags(size: int, device: torch.device) -> Tensor:
     """i - j, in the dtype that exponents are computed in."""
-    index = torch.arange(size, dtype=torch.float32 if device.type == "mps" else torch.float64)
-    return (index[:, None] - index).to(device)
+    with torch.inference_mode(False):
+        index = torch.arange(size, dtype=torch.float32 if device.type == "mps" else torch.float64, device="cpu")
+        return (index[:, None] - index).to(device)
 
 
 def _powers(exponent: Tensor | float, log_z: Tensor, dtype: torch.dtype) -> Tensor:

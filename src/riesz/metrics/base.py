@@ -214,7 +214,9 @@ class Metric:
         device reads them as scalars and no one waits for a copy.
         """
         driven = copy.copy(self)
-        driven._set(**{name: torch.tensor(getattr(self, name), dtype=torch.float64) for name in self.numbers})
+        driven._set(
+            **{name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu") for name in self.numbers}
+        )
         return driven
 
     def _symbol_on(self, n: int, device: torch.device) -> Tensor:

@@ -1,0 +1,271 @@
+"""The live connection between a metric and an optimizer.
+
+Requirements it meets:
+- the optimizer itself is unchanged: no wrapper, no new state, nothing in its state dict unless a schedule is set;
+- gradients are written in place, never rebound: buckets, flat buffers and graphs alias them;
+- `step(closure)` directs after each evaluation of the closure, not before the backward pass;
+- parameters are looked up at every step: trainers swap the objects in `param_groups`;
+- a copy of the optimizer (deepcopy, pickle) has its own attachment and goes on as the original would;
+- settings in param groups outlive the loading of a checkpoint that does not know them;
+- nothing is read back from the device.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from riesz import control as controls
+from riesz import diagnostics
+from riesz.axis import Job
+from riesz.metrics import Metric
+from riesz.plan import DIRECTION_KEY, METRIC_KEY, Target, make_plan, make_records
+from riesz.precondition import check_metric, check_writable, direct_
+from riesz.report import Diagnoses, Report
+from riesz.scope import Scope
+
+STEP_KEY = "riesz_step"
+"""Where a scheduled attachment counts its steps: in the first param group, so that checkpoints carry it."""
+
+Schedule = Callable[[int], "Metric | Mapping[str, float] | None"]
+
+
+class Attachment:
+    """What `riesz.attach` returns.
+
+    Attributes:
+        optimizer: the optimizer attached to.
+        enabled: set to False to train on plain gradients for a while.
+        recording: set to True to have every step remember what `diagnostics` needs, at the price of a copy.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Metric, backend: str, control: str | None
+    ):
+        self.optimizer = optimizer
+        self.enabled = True
+        self.recording = False
+        self._scope = scope
+        self._backend = backend
+        self._control = control
+        self._metric = metric
+        self._live = metric.live()
+        self._schedule: Schedule | None = None
+        self._recorded: Diagnoses | None = None
+        self._stepped = False
+        self._kept: list[dict[str, Any]] = []
+        self._plan = make_plan(optimizer.param_groups, scope, metric, self._live)
+        optimizer.register_step_pre_hook(self._before_step)
+        optimizer.register_load_state_dict_pre_hook(self._before_load)
+        optimizer.register_load_state_dict_post_hook(self._after_load)
+        # Optimizer.__getstate__ leaves hooks behind; on the instance, this one takes ours along.
+        optimizer.__dict__["__getstate__"] = self._optimizer_getstate
+
+    @property
+    def metric(self) -> Metric:
+        """The metric in force. Assign another at any time; numbers change in place, so nothing is recompiled."""
+        return self._metric
+
+    @metric.setter
+    def metric(self, metric: Metric) -> None:
+        check_metric(metric)
+        if _same_kind(metric, self._metric):
+            for name in metric.numbers:
+                getattr(self._live, name).fill_(getattr(metric, name))
+        else:
+            live = metric.live()
+            self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, live)
+            self._live = live
+        self._metric = metric
+        self._stepped = False
+
+    @property
+    def step(self) -> int:
+        """How many steps a schedule has counted. Stored as a plain int in the optimizer's first param group."""
+        return int(self.optimizer.param_groups[0].get(STEP_KEY, 0))
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self.optimizer.param_groups[0][STEP_KEY] = int(step)
+
+    def schedule(self, fn: Schedule | None) -> None:
+        """Set the metric at each step, for warm-ups and for smoothing the first epochs only.
+
+        Args:
+            fn: called as `fn(step)` before each step, from 0 on. It returns a metric, or a dict of numbers of the
+                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends.
+
+        Example:
+            >>> import riesz, torch
+            >>> conv = torch.nn.Conv2d(3, 8, 3)
+            >>> optimizer = torch.optim.SGD(conv.parameters(), lr=0.1)
+            >>> attachment = riesz.attach(optimizer, conv, metric=riesz.SobolevTilde(scale=0.0))
+            >>> attachment.schedule(lambda step: {"scale": min(1.0, step / 100)})
+            >>> optimizer.step(); optimizer.step()
+            >>> attachment.metric, attachment.step
+            (SobolevTilde(lam=1.0, scale=0.01), 2)
+        """
+        if fn is not None and not callable(fn):
+            raise TypeError(f"schedule: fn must be a function of the step or None, got {fn!r}")
+        self._schedule = fn
+
+    def report(self) -> Report:
+        """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
+        return Report(make_records(self.optimizer.param_groups, self._scope, self._metric))
+
+    def diagnostics(self) -> Diagnoses:
+        """Per directed parameter, what the last step did: |g|/|f| and cos(f, g). Prints as a table.
+
+        Exact if `recording` was on during the step. Otherwise the original gradient is worked out from the directed
+        one, which is still in `.grad`; where that would lose too many digits, or `.grad` is gone, an error says so.
+        """
+        if self._recorded is not None:
+            return self._recorded
+        if not self._stepped:
+            raise RuntimeError("diagnostics: no step was directed yet with this metric; call optimizer.step() first")
+        return diagnostics.from_directed(
+            [
+                (target.name, grad, target.axis, self._metric if target.metric is self._live else target.metric)
+                for target, grad in self._present()
+            ],
+            self._control,
+        )
+
+    def detach(self) -> None:
+        """Leave the optimizer as it was before `attach`. Safe to call twice."""
+        for hooks in _hook_tables(self.optimizer).values():
+            for key in [key for key, hook in hooks.items() if getattr(hook, "__self__", None) is self]:
+                del hooks[key]
+        if getattr(self.optimizer.__dict__.get("__getstate__"), "__self__", None) is self:
+            del self.optimizer.__dict__["__getstate__"]
+
+    def __repr__(self) -> str:
+        return (
+            f"Attachment({self._metric!r}, direction={self._scope.direction!r}, control={self._control!r}, "
+            f"{len(self._plan.targets)} of {len(self._plan.seen)} parameters of {type(self.optimizer).__name__})"
+        )
+
+    # -- at each step ----------------------------------------------------------------------------------------------
+
+    def _before_step(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        from riesz import untraced
+
+        untraced.run(self._follow_schedule)
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if closure is None:
+            untraced.run(self._direct)
+            return None
+
+        # The gradients do not exist yet: direct them each time the closure has computed them.
+        def closure_then_direct() -> Any:
+            loss = closure()
+            untraced.run(self._direct)
+            return loss
+
+        if len(args) > 1:
+            return (args[0], closure_then_direct, *args[2:]), kwargs
+        return args, {**kwargs, "closure": closure_then_direct}
+
+    def _follow_schedule(self) -> None:
+        if self._schedule is None:
+            return
+        step = self.step
+        new = self._schedule(step)
+        if isinstance(new, Mapping):
+            allowed = {field.name for field in fields(self._metric) if field.init}
+            if unknown := [name for name in new if name not in allowed]:
+                raise ValueError(
+                    f"schedule: {self._metric!r} has no number {unknown[0]!r}; allowed: {', '.join(sorted(allowed))}"
+                )
+            self.metric = replace(self._metric, **new)
+        elif new is not None:
+            self.metric = new
+        self.step = step + 1
+
+    @torch.no_grad()
+    def _direct(self) -> None:
+        if not self.enabled:
+            return
+        targets, gradients = [], []
+        for target, gradient in self._present():
+            check_writable(gradient, f"the gradient of {target.name!r}")
+            targets.append(target)
+            gradients.append(gradient)
+        originals = [gradient.clone() for gradient in gradients] if self.recording else None
+        if self._control == "norm":
+            controls.keep_norms(gradients, lambda: self._apply(targets, gradients))
+        else:
+            self._apply(targets, gradients)
+        self._stepped = True
+        self._recorded = None
+        if originals is not None:
+            self._recorded = diagnostics.compare([t.name for t in targets], originals, gradients)
+
+    def _apply(self, targets: list[Target], gradients: list[Tensor]) -> None:
+        by_metric: dict[int, list[tuple[Target, Job]]] = {}
+        for target, gradient in zip(targets, gradients, strict=True):
+            by_metric.setdefault(id(target.metric), []).append((target, Job.open(gradient, target.axis)))
+        for work in by_metric.values():
+            metric = work[0][0].metric
+            if self._control != "permuted":
+                direct_([job for _, job in work], metric, self._backend)
+                continue
+            shuffled = [controls.permuted(job, target.name) for target, job in work]
+            direct_(shuffled, metric, self._backend)
+            for (target, home), job in zip(work, shuffled, strict=True):
+                controls.put_back(home, job, target.name)
+
+    def _present(self) -> list[tuple[Target, Tensor]]:
+        """What has a gradient now; the plan is made again if the optimizer's groups are no longer the same."""
+        if not self._plan.holds(self.optimizer.param_groups):
+            self._plan = make_plan(self.optimizer.param_groups, self._scope, self._metric, self._live)
+        return [(t, t.parameter.grad) for t in self._plan.targets if t.parameter.grad is not None]
+
+    # -- checkpoints and copies ------------------------------------------------------------------------------------
+
+    def _before_load(self, optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+        ours = (METRIC_KEY, DIRECTION_KEY, STEP_KEY)
+        self._kept = [{key: group[key] for key in ours if key in group} for group in optimizer.param_groups]
+
+    def _after_load(self, optimizer: torch.optim.Optimizer) -> None:
+        # Loading replaces the groups by the saved ones; what the checkpoint says wins, what it does not know is kept.
+        for group, kept in zip(optimizer.param_groups, self._kept, strict=False):
+            for key, value in kept.items():
+                group.setdefault(key, value)
+
+    def _optimizer_getstate(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(type(self.optimizer).__getstate__(self.optimizer))
+        for name, hooks in _hook_tables(self.optimizer).items():
+            # A name for a key: in another process, a number might be given to the next hook registered.
+            state[name] = OrderedDict(
+                ("riesz", hook) for hook in hooks.values() if getattr(hook, "__self__", None) is self
+            )
+        return state | {"__getstate__": self._optimizer_getstate}
+
+
+def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:
+    """The attachment of an optimizer, if it has one."""
+    owners = (getattr(hook, "__self__", None) for hook in optimizer.__dict__["_optimizer_step_pre_hooks"].values())
+    return next((owner for owner in owners if isinstance(owner, Attachment)), None)
+
+
+def _hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, Any]]:
+    names = (
+        "_optimizer_step_pre_hooks",
+        "_optimizer_load_state_dict_pre_hooks",
+        "_optimizer_load_state_dict_post_hooks",
+    )
+    return {name: getattr(optimizer, name) for name in names}
+
+
+def _same_kind(a: Metric, b: Metric) -> bool:
+    """Whether two metrics differ in their numbers alone."""
+    flags = [field.name for field in fields(a) if field.name not in a.numbers]
+    return type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in flags)

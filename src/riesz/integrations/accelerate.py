@@ -1,0 +1,39 @@
+"""Accelerate: attach to the optimizer inside its wrapper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from accelerate.optimizer import AcceleratedOptimizer
+from accelerate.utils import extract_model_from_parallel
+from torch import nn
+
+from riesz.attach import attach as attach_to_plain
+from riesz.attachment import Attachment
+from riesz.metrics import Metric
+
+
+def attach(
+    optimizer: torch.optim.Optimizer, model: nn.Module | None = None, *, metric: Metric, **settings: Any
+) -> Attachment:
+    """`riesz.attach` for what `accelerator.prepare` returned; optimizer and model may be wrapped or plain.
+
+    Args:
+        optimizer: an optimizer, prepared or not.
+        model: the model it trains, prepared or not.
+        metric: the inner product.
+        settings: direction, layers, backend, control: as in `riesz.attach`.
+
+    Returns:
+        The attachment to the inner optimizer.
+    """
+    inner = unwrapped(optimizer)
+    return attach_to_plain(inner, model and extract_model_from_parallel(model), metric=metric, **settings)
+
+
+def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimizer that runs step hooks."""
+    while isinstance(optimizer, AcceleratedOptimizer):
+        optimizer = optimizer.optimizer
+    return optimizer

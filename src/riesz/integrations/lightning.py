@@ -1,0 +1,48 @@
+"""Lightning: a callback that attaches to the trainer's optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from riesz.attach import attach
+from riesz.attachment import Attachment
+from riesz.metrics import Metric
+
+
+class ChannelDirected(Callback):
+    """Attaches to every optimizer when fitting starts, detaches when it ends.
+
+    Works in every precision. Lightning clips gradients before the step, so clipping acts on ordinary gradients.
+
+    Args:
+        metric: the inner product.
+        settings: direction, layers, backend, control: as in `riesz.attach`.
+
+    Example:
+        >>> import riesz
+        >>> from riesz.integrations.lightning import ChannelDirected
+        >>> callback = ChannelDirected(riesz.SobolevTilde())
+        >>> # lightning.Trainer(callbacks=[callback]).fit(module, data); then callback.attachments[0].report()
+    """
+
+    def __init__(self, metric: Metric, **settings: Any) -> None:
+        self.metric = metric
+        self.settings = settings
+        self.attachments: list[Attachment] = []
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.attachments = [
+            attach(optimizer, pl_module, metric=self.metric, **self.settings) for optimizer in trainer.optimizers
+        ]
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._detach()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self._detach()
+
+    def _detach(self) -> None:
+        for attachment in self.attachments:
+            attachment.detach()

@@ -1,0 +1,102 @@
+"""What one step has to do: which parameters, along which axis, under which metric. Made once, kept while it holds.
+
+A param group may override the attachment with plain values that travel in state dicts and load where riesz is not
+installed: `riesz_metric`, a metric as text, and `riesz_direction`, a direction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from riesz.axis import Axis
+from riesz.metrics import Metric
+from riesz.metrics import metric as parse_metric
+from riesz.report import Record
+from riesz.scope import Scope
+
+METRIC_KEY = "riesz_metric"
+DIRECTION_KEY = "riesz_direction"
+
+Groups = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parameter to direct."""
+
+    name: str
+    parameter: Tensor
+    axis: Axis
+    metric: Metric
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Targets, and what the optimizer's groups looked like when they were chosen."""
+
+    targets: tuple[Target, ...]
+    seen: tuple[tuple[Tensor, torch.Size], ...]
+    overrides: tuple[tuple[object, object], ...]
+
+    def holds(self, groups: Groups) -> bool:
+        """Whether the groups still hold the same parameter objects, of the same shapes, under the same overrides."""
+        parameters = _parameters(groups)
+        return (
+            len(parameters) == len(self.seen)
+            and all(p is known and p.shape == shape for p, (known, shape) in zip(parameters, self.seen, strict=True))
+            and self.overrides == _overrides(groups)
+        )
+
+
+def make_plan(groups: Groups, scope: Scope, metric: Metric, live: Metric) -> Plan:
+    """Choose the targets, or raise if there are none; `live` stands for `metric` where no group overrides it."""
+    targets, told = [], []
+    for group, records, own in _decide(groups, scope, metric):
+        told += records
+        for record, parameter in zip(records, group["params"], strict=True):
+            if record.applied and record.where is not None:
+                targets.append(Target(record.name, parameter, record.where, live if own is metric else own))
+    if not targets:
+        raise _nothing_matched(told)
+    return Plan(tuple(targets), tuple((p, p.shape) for p in _parameters(groups)), _overrides(groups))
+
+
+def make_records(groups: Groups, scope: Scope, metric: Metric) -> list[Record]:
+    """One record per parameter of the optimizer, in its order."""
+    return [record for _, records, _ in _decide(groups, scope, metric) for record in records]
+
+
+def _decide(groups: Groups, scope: Scope, metric: Metric) -> list[tuple[dict[str, Any], list[Record], Metric]]:
+    places = scope.places()
+    decisions = []
+    for index, group in enumerate(groups):
+        try:
+            own = parse_metric(group[METRIC_KEY]) if METRIC_KEY in group else metric
+            own_scope = replace(scope, direction=group[DIRECTION_KEY]) if DIRECTION_KEY in group else scope
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"param group {index}: {error}") from None
+        decisions.append((group, own_scope.records(group, index, places, own), own))
+    return decisions
+
+
+def _parameters(groups: Groups) -> list[Tensor]:
+    return [parameter for group in groups for parameter in group["params"]]
+
+
+def _overrides(groups: Groups) -> tuple[tuple[object, object], ...]:
+    return tuple((group.get(METRIC_KEY), group.get(DIRECTION_KEY)) for group in groups)
+
+
+def _nothing_matched(records: list[Record]) -> ValueError:
+    """The error for a scope that selects no parameter: silence here would look like training."""
+    told = "\n".join(f"  {r.name} {r.shape}: {r.reason}" for r in records[:12])
+    more = f"\n  and {len(records) - 12} more" if len(records) > 12 else ""
+    return ValueError(
+        f"nothing to direct among the optimizer's {len(records)} parameters:\n{told}{more}\n"
+        "Pass the model the optimizer trains, layers='all' or a predicate. Flattened parameters (FSDP1, ZeRO) cannot "
+        "be directed: use FSDP2 (fully_shard) or DDP"
+    )

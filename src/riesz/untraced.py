@@ -1,0 +1,17 @@
+"""The hook's work, kept out of torch.compile's sight.
+
+A compiled step breaks its graph here and goes on after it. Nothing of ours is traced, so no number of a metric, no step
+count and no schedule can cause a recompilation. Imported at the first step, not with riesz: `torch.compiler.disable`
+loads the compiler, which any optimizer has done by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def run(work: Callable[[], None]) -> None:
+    work()
