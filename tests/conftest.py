@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+# Some virtual machines announce AMX and forbid it: bfloat16 products would end the process. Before torch is imported.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+import textwrap
 from collections import defaultdict
 
 import hypothesis
@@ -21,7 +27,20 @@ def largest_errors() -> defaultdict[tuple[str, str, str], list[float]]:
     return _largest
 
 
+_driven: defaultdict[str, list[str]] = defaultdict(list)
+
+
+@pytest.fixture(scope="session")
+def driven_optimizers() -> defaultdict[str, list[str]]:
+    """Optimizers that passed, by package."""
+    return _driven
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _driven:
+        terminalreporter.section("optimizers driven: Identity bit-equal to plain, ReweightedL2 to directing by hand")
+        for package, names in _driven.items():
+            terminalreporter.write_line(textwrap.fill(f"{package} ({len(names)}): {', '.join(names)}", 120))
     if not _largest:
         return
     write = terminalreporter.write_line

@@ -76,7 +76,9 @@ def attach(
 def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    if "_optimizer_step_pre_hooks" not in optimizer.__dict__:
+    # Optimizer.__init__ makes the class run hooks; a wrapper that skips it would train silently without ours.
+    runs_hooks = getattr(type(optimizer).step, "hooked", False)
+    if not runs_hooks or "_optimizer_step_pre_hooks" not in optimizer.__dict__:
         raise TypeError(
             f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "
             "inner one (often `.optimizer`)"

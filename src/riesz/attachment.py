@@ -61,8 +61,9 @@ class Attachment:
         self._kept: list[dict[str, Any]] = []
         self._plan = make_plan(optimizer.param_groups, scope, metric, self._live)
         optimizer.register_step_pre_hook(self._before_step)
-        optimizer.register_load_state_dict_pre_hook(self._before_load)
-        optimizer.register_load_state_dict_post_hook(self._after_load)
+        if len(_hook_tables(optimizer)) == 3:  # wrappers that skip Optimizer.__init__ may have step hooks only
+            optimizer.register_load_state_dict_pre_hook(self._before_load)
+            optimizer.register_load_state_dict_post_hook(self._after_load)
         # Optimizer.__getstate__ leaves hooks behind; on the instance, this one takes ours along.
         optimizer.__dict__["__getstate__"] = self._optimizer_getstate
 
@@ -262,7 +263,7 @@ def _hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any,
         "_optimizer_load_state_dict_pre_hooks",
         "_optimizer_load_state_dict_post_hooks",
     )
-    return {name: getattr(optimizer, name) for name in names}
+    return {name: getattr(optimizer, name) for name in names if hasattr(optimizer, name)}
 
 
 def _same_kind(a: Metric, b: Metric) -> bool:

@@ -10,25 +10,7 @@ from torch import nn
 
 import riesz
 from cases import METRICS, by_hand, relative_error
-
-
-def network(seed=0):
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Conv2d(2, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 4, 3), nn.Flatten(), nn.Linear(16, 3)
-    )
-
-
-def batch(step):
-    generator = torch.Generator().manual_seed(step)
-    return torch.randn(5, 2, 6, 6, generator=generator), torch.randint(3, (5,), generator=generator)
-
-
-def backward(model, step):
-    images, labels = batch(step)
-    loss = nn.functional.cross_entropy(model(images), labels)
-    loss.backward()
-    return loss
+from training import backward, conv_gradients, network
 
 
 def trained(
@@ -43,7 +25,7 @@ def trained(
         optimizer.zero_grad()
         backward(model, step)
         if by_hand_metric is not None:
-            riesz.precondition_([p.grad for p in model.parameters() if p.dim() == 4], by_hand_metric)
+            riesz.precondition_(conv_gradients(model), by_hand_metric)
         optimizer.step()
     return [p.detach().clone() for p in model.parameters()]
 

@@ -1,0 +1,114 @@
+"""Every optimizer a plain loop can drive, of torch and of pytorch_optimizer: attached is exactly what it should be."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+
+import numpy
+import pytest
+import pytorch_optimizer
+import torch
+from torch import nn
+
+import riesz
+from training import batch, network
+
+# What a plain loop over a conv network cannot drive, and why.
+NOT_DRIVEN = {
+    "SparseAdam": "takes sparse gradients only",
+    "adalomo": "updates during the backward pass, has no step over gradients",
+    "lomo": "updates during the backward pass, has no step over gradients",
+    "demo": "exchanges gradients between processes itself",
+    "distributedmuon": "exchanges gradients between processes itself",
+}
+CLOSURE = {"LBFGS", "lbfgs", "bsam"}
+WANTS_GRADIENTS_BEFORE_THE_CLOSURE = {"bsam"}
+WANTS_THE_LOSS = {"alig"}
+GRAPH = {"adahessian", "sophiah"}
+FLAGGED_GROUPS = {"adago", "adamuon", "muon", "muonclip", "normuon"}
+MATRICES_ONLY = {"Muon", "spectralsphere"}
+TAKES_MODEL = {"adammini"}
+ARGUMENTS = {
+    "LBFGS": {"lr": 0.01},
+    "lbfgs": {"lr": 0.01},
+    "SGD": {"momentum": 0.9, "weight_decay": 0.01},
+    "adashift": {"keep_num": 1},
+    "bsam": {"num_data": 5},
+    "ranger21": {"num_iterations": 10},
+}
+STEPS = {"radam": 8, "schedulefreeradam": 8}  # they stand still for the first five
+
+TORCH = [
+    name
+    for name, kind in vars(torch.optim).items()
+    if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and name != "Optimizer"
+]
+CASES = [("torch.optim", name) for name in TORCH if name not in NOT_DRIVEN] + [
+    ("pytorch_optimizer", name) for name in pytorch_optimizer.get_supported_optimizers() if name not in NOT_DRIVEN
+]
+
+
+def matrices(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(72, 6, bias=False), nn.ReLU(), nn.Linear(6, 3, bias=False))
+
+
+def build(package, name, model):
+    kind = getattr(torch.optim, name) if package == "torch.optim" else pytorch_optimizer.load_optimizer(name)
+    parameters = list(model.parameters())
+    if name in TAKES_MODEL:
+        parameters = model
+    elif name in FLAGGED_GROUPS:
+        parameters = [
+            {"params": [p for p in parameters if p.dim() > 1], "use_muon": True},
+            {"params": [p for p in parameters if p.dim() == 1], "use_muon": False},
+        ]
+    return kind(parameters, **ARGUMENTS.get(name, {}))
+
+
+def trained(package, name, metric=None, by_hand=None):
+    """Weights after three steps, directed by an attachment, by hand, or not at all."""
+    model = matrices() if name in MATRICES_ONLY else network()
+    optimizer = build(package, name, model)
+    if metric is not None:
+        riesz.attach(optimizer, model, metric=metric, layers="all" if name in MATRICES_ONLY else "conv")
+    directed = [p for p in model.parameters() if p.dim() == (2 if name in MATRICES_ONLY else 4)]
+
+    def evaluate(step, by_hand=by_hand):
+        optimizer.zero_grad()
+        images, labels = batch(step)
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward(create_graph=name in GRAPH)
+        if by_hand is not None:
+            riesz.precondition_([p.grad for p in directed], by_hand)
+        return loss
+
+    torch.manual_seed(0)  # some optimizers draw random numbers, one of them numpy's
+    numpy.random.seed(0)
+    for step in range(STEPS.get(name, 3)):
+        if name in WANTS_GRADIENTS_BEFORE_THE_CLOSURE:
+            evaluate(step, by_hand=None)
+        if name in CLOSURE:
+            optimizer.step(functools.partial(evaluate, step))
+        else:
+            loss = evaluate(step)
+            optimizer.step(*[lambda loss=loss: float(loss.detach())] * (name in WANTS_THE_LOSS))
+    return [p.detach().clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize(("package", "name"), CASES, ids=[f"{p}-{n}" for p, n in CASES])
+def test_identity_is_bit_equal_and_reweighting_equals_directing_by_hand(package, name, driven_optimizers):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = trained(package, name)
+        assert all(torch.isfinite(p).all() for p in plain)
+        assert all(map(torch.equal, trained(package, name, metric=riesz.Identity()), plain))
+        metric = riesz.ReweightedL2(lam=2.0)
+        by_hand = trained(package, name, by_hand=metric)
+        got = trained(package, name, metric=metric)
+        print([float((a - b).abs().max()) for a, b in zip(got, by_hand)])
+        assert all(map(torch.equal, got, by_hand))
+        assert not all(map(torch.equal, by_hand, plain))
+    driven_optimizers[package].append(name)

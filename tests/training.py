@@ -1,0 +1,33 @@
+"""A small conv network, its data and its backward pass: the loop that hooks are tested in."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def network(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(2, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 4, 3), nn.Flatten(), nn.Linear(16, 3)
+    )
+
+
+def batch(step: int, size: int = 5) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(size, 2, 6, 6, generator=generator), torch.randint(3, (size,), generator=generator)
+
+
+def loss_of(model: nn.Module, step: int) -> Tensor:
+    images, labels = batch(step)
+    return nn.functional.cross_entropy(model(images), labels)
+
+
+def backward(model: nn.Module, step: int) -> Tensor:
+    loss = loss_of(model, step)
+    loss.backward()
+    return loss
+
+
+def conv_gradients(model: nn.Module) -> list[Tensor]:
+    return [p.grad for p in model.parameters() if p.dim() == 4 and p.grad is not None]
