@@ -78,7 +78,7 @@ def relative_error(got: Tensor, wanted: Tensor) -> float:
 
 
 def by_hand(metric: riesz.Metric, f: Tensor, dim: int = 0) -> Tensor:
-    """A f in float64 as the definition says it: the kernel, rolled and summed. Shares no code with any backend."""
+    """A f in float64 as a sum of rolled copies weighted by the kernel: no circulant, no recursion."""
     n = f.shape[dim]
     wide = f.to(torch.complex128 if f.is_complex() else torch.float64)
     kernel = metric.kernel(n)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import types
 
 import pytest
 import torch
@@ -46,6 +48,12 @@ CASES = [
     (lambda: riesz.Sobolev(-1.0), ValueError, "Sobolev: lam must be > 0, got -1.0"),
     (lambda: riesz.Sobolev(NAN), ValueError, "Sobolev: lam must be finite (lam > 0), got nan"),
     (lambda: riesz.Sobolev(INF), ValueError, "Sobolev: lam must be finite"),
+    (lambda: riesz.Sobolev(10**400), ValueError, "Sobolev: lam must be finite"),
+    (lambda: riesz.Sobolev(1e-31), ValueError, "Sobolev: lam must be between 1e-30 and 1e+30, got 1e-31"),
+    (lambda: riesz.LaplacianSmoothing(1e160), ValueError, "sigma must be between"),
+    (lambda: riesz.ReweightedL2(1e300), ValueError, "lam must be > -1 (and at most 1e+30), got 1e+300"),
+    (lambda: riesz.ReweightedL2.from_weight(1e-9), ValueError, "w must be at least 1e-6"),
+    (lambda: riesz.Metric(), TypeError, "build one of its kinds"),
     (lambda: riesz.Sobolev("1"), TypeError, "Sobolev: lam must be a real number (lam > 0), got '1' of type str"),
     (lambda: riesz.Sobolev(None), TypeError, "got None of type NoneType"),
     (lambda: riesz.Sobolev(True), TypeError, "got True of type bool"),
@@ -71,6 +79,8 @@ CASES = [
     (lambda: riesz.Centralization(scale=2), TypeError, "unexpected keyword argument 'scale'"),
     # metrics as text
     (lambda: riesz.metric("sobolef"), ValueError, "metric 'sobolef' is not known; did you mean 'sobolev'? Allowed:"),
+    (lambda: riesz.metric("zzz"), ValueError, "metric 'zzz' is not known. Allowed:"),
+    (lambda: riesz.metric("sobolev(lam=" + "-" * 1000 + "1)"), ValueError, "200 are enough"),
     (lambda: riesz.metric("sobolev(lam)"), ValueError, "'lam' is not a setting of its own"),
     (lambda: riesz.metric("sobolev(lam=1, lam=2)"), ValueError, "each once"),
     (
@@ -90,7 +100,7 @@ CASES = [
     (lambda: riesz.Centralization().inner(F, F), TypeError, "Centralization has no inner product"),
     (lambda: riesz.Centralization().kernel(3), TypeError, "Centralization has no kernel"),
     (lambda: riesz.Centralization().symbol(3), TypeError, "Centralization has no symbol"),
-    (lambda: riesz.Centralization().gradient(torch.ones(3)), ValueError, "this gradient has none"),
+    (lambda: riesz.Centralization().gradient(torch.ones(3)), ValueError, "a gradient of shape (3,) has none"),
     # gradients
     (lambda: riesz.Sobolev().gradient([1.0]), TypeError, "gradient: f must be a torch.Tensor, got [1.0]"),
     (lambda: riesz.Sobolev().gradient(torch.ones(3, dtype=torch.int32)), TypeError, "got dtype torch.int32"),
@@ -105,6 +115,14 @@ CASES = [
     (lambda: riesz.precondition_(F.bool(), riesz.Sobolev()), TypeError, "got dtype torch.bool"),
     (lambda: riesz.precondition_(F.to(torch.float8_e5m2), riesz.Sobolev()), TypeError, "too few digits"),
     (lambda: riesz.precondition_(torch.ones(1, 3).expand(4, 3), riesz.Sobolev()), ValueError, "is expanded"),
+    (
+        lambda: riesz.precondition_(torch.arange(7.0).as_strided((3, 3), (2, 1)), riesz.Sobolev()),
+        ValueError,
+        "overlaps",
+    ),
+    (lambda: riesz.precondition_(torch.ones(1, 2).expand(2, 2), riesz.Sobolev()), ValueError, "is expanded"),
+    (lambda: riesz.precondition_([F, F], riesz.Sobolev()), ValueError, "grads[1] is the same tensor as grads[0]"),
+    (lambda: riesz.precondition_(F.to("meta"), riesz.Sobolev()), TypeError, "is on the meta device"),
     (lambda: riesz.precondition_([F, "x"], riesz.Sobolev()), TypeError, "grads[1] must be a torch.Tensor, got 'x'"),
     (lambda: riesz.precondition_([F, F.int()], riesz.Sobolev()), TypeError, "grads[1] must be floating point"),
     (lambda: riesz.precondition_({F}, riesz.Sobolev()), TypeError, "a list or tuple of tensors, got set"),
@@ -181,3 +199,27 @@ def test_a_gradient_that_cannot_be_directed_is_named_at_the_step(grad, error, wo
         optimizer.step()
     assert words in str(caught.value)
     assert torch.equal(model.weight, before)
+
+
+def test_an_inference_tensor_is_refused():
+    with torch.inference_mode():
+        grad = torch.ones(4, 3)
+    with pytest.raises(ValueError, match="inference tensor"):
+        riesz.precondition_(grad, riesz.Sobolev())
+
+
+def test_a_dtensor_is_refused(monkeypatch):
+    class DTensor(torch.Tensor):
+        placements = ("Shard(0)",)
+
+    monkeypatch.setitem(sys.modules, "torch.distributed.tensor", types.SimpleNamespace(DTensor=DTensor))
+    with pytest.raises(TypeError, match="is a DTensor with placements"):
+        riesz.precondition_(torch.ones(4, 3).as_subclass(DTensor), riesz.Sobolev())
+
+
+@pytest.mark.parametrize("strength", [1e-30, 1e-10, 1e10, 1e30])
+@pytest.mark.parametrize("kind", [riesz.Sobolev, riesz.LaplacianSmoothing, riesz.SobolevTilde])
+def test_extreme_but_allowed_strengths_give_finite_results(kind, strength):
+    for n in (64, 509):
+        f = 1 + torch.randn(n, 3, generator=torch.Generator().manual_seed(n))
+        assert torch.isfinite(kind(strength).gradient(f)).all()

@@ -88,7 +88,7 @@ def test_every_parameter_left_alone_has_its_reason():
         "temperature": "0-d: no axis",
         "plain.bias": "bias of a conv layer, not its weight (layers='conv')",
         "depthwise.weight": "axis of length 1: nothing to smooth along",
-        f"normed.{WEIGHT}0": "norm's magnitudes of a conv layer, not its weight (layers='conv')",
+        f"normed.{WEIGHT}0": "magnitudes of a conv layer, not its weight (layers='conv')",
         "to_one.weight": "axis of length 1: nothing to smooth along",
         "norm.weight": "not a conv weight (layers='conv')",
         "norm.bias": "not a conv weight (layers='conv')",
@@ -196,3 +196,32 @@ def test_rasterized_follows_logical_order_whatever_the_strides():
     optimizer.step()
     assert relative_error(module.weight.grad, wanted) <= 2e-6
     assert module.weight.grad.stride() == strides
+
+
+def test_a_weight_shared_with_an_embedding_is_left_alone_whichever_comes_first():
+    for first in (nn.Linear(4, 10, bias=False), nn.Embedding(10, 4)):
+        second = nn.Embedding(10, 4) if isinstance(first, nn.Linear) else nn.Linear(4, 10, bias=False)
+        second.weight = first.weight
+        model = nn.Sequential(first, second, nn.Conv2d(2, 3, 1))
+        told = {r.name: r.reason for r in report(model, layers="all")}
+        assert told["0.weight"] == "embedding: its rows are a vocabulary, not channels"
+
+
+def test_a_weight_whose_layers_disagree_is_left_alone():
+    model = nn.Sequential(nn.Conv2d(4, 6, 3, bias=False), nn.ConvTranspose2d(6, 4, 3, bias=False), nn.Conv2d(2, 3, 1))
+    model[1].weight = model[0].weight
+    told = {r.name: r.reason for r in report(model)}
+    assert told["0.weight"] == "shared by 0.weight and 1.weight, whose directed axes differ"
+
+
+def test_magnitudes_of_a_weight_norm_are_told_from_a_weight_of_their_shape():
+    model = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 8, 1, bias=False)))
+    assert applied(report(model)) == {f"0.{WEIGHT}1": (0, 8)}
+    assert applied(report(model, layers="all", direction="input")) == {f"0.{WEIGHT}0": (0, 8)}
+
+
+def test_lazy_layers_that_are_not_asked_for_do_not_matter():
+    model = nn.Sequential(nn.Conv2d(2, 3, 1, bias=False), nn.LazyLinear(2, bias=False))
+    records = report(model)
+    assert applied(records) == {"0.weight": (0, 3)}
+    assert records[1].reason == "not a conv weight (layers='conv')"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import riesz
 from cases import LENGTHS, METRICS, TOLERANCE, relative_error
@@ -88,7 +89,19 @@ def test_autocast_around_the_step_changes_nothing(n):
 
 
 def test_tables_are_planned_once_whatever_lam_is():
-    solvers.waves.cache_clear()
-    for lam in (0.1, 0.2, 0.3):
-        riesz.Sobolev(lam).gradient(torch.randn(50))
-    assert solvers.waves.cache_info().misses == 1
+    tables = {
+        id(solvers.waves(50, torch.device("cpu")))
+        for lam in (0.1, 0.2, 0.3)
+        if riesz.Sobolev(lam).symbol(50) is not None
+    }
+    assert len(tables) == 1
+
+
+def test_tables_made_for_fake_tensors_or_inference_do_not_outlive_them():
+    with FakeTensorMode():
+        riesz.Sobolev().symbol(47)
+    with torch.inference_mode():
+        riesz.Sobolev().gradient(torch.randn(47))
+    f = torch.randn(47, requires_grad=True)
+    riesz.Sobolev().gradient(f).sum().backward()
+    assert f.grad is not None

@@ -23,7 +23,7 @@ def attach(
     direction: Direction = "output",
     layers: Layers = "conv",
     backend: str = "auto",
-    control: str | None = None,
+    control: controls.Control = None,
 ) -> Attachment:
     """Make an optimizer channel-directed: before each step, gradients become gradients under `metric`.
 

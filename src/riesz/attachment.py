@@ -7,14 +7,16 @@ Requirements it meets:
 - parameters are looked up at every step: trainers swap the objects in `param_groups`;
 - a copy of the optimizer (deepcopy, pickle) has its own attachment and goes on as the original would;
 - settings in param groups outlive the loading of a checkpoint that does not know them;
-- nothing is read back from the device.
+- nothing is read back from the device before `diagnostics` is called.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -45,7 +47,7 @@ class Attachment:
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Metric, backend: str, control: str | None
+        self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Metric, backend: str, control: controls.Control
     ):
         self.optimizer = optimizer
         self.enabled = True
@@ -56,8 +58,7 @@ class Attachment:
         self._metric = metric
         self._live = metric.live()
         self._schedule: Schedule | None = None
-        self._recorded: Diagnoses | None = None
-        self._stepped = False
+        self._traces: list[diagnostics.Trace] = []
         self._kept: list[dict[str, Any]] = []
         self._plan = make_plan(optimizer.param_groups, scope, metric, self._live)
         optimizer.register_step_pre_hook(self._before_step)
@@ -83,7 +84,7 @@ class Attachment:
             self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, live)
             self._live = live
         self._metric = metric
-        self._stepped = False
+        self._traces = []
 
     @property
     def step(self) -> int:
@@ -125,17 +126,11 @@ class Attachment:
         Exact if `recording` was on during the step. Otherwise the original gradient is worked out from the directed
         one, which is still in `.grad`; where that would lose too many digits, or `.grad` is gone, an error says so.
         """
-        if self._recorded is not None:
-            return self._recorded
-        if not self._stepped:
-            raise RuntimeError("diagnostics: no step was directed yet with this metric; call optimizer.step() first")
-        return diagnostics.from_directed(
-            [
-                (target.name, grad, target.axis, self._metric if target.metric is self._live else target.metric)
-                for target, grad in self._present()
-            ],
-            self._control,
-        )
+        if not self._traces:
+            raise RuntimeError(
+                "diagnostics: the last step was not directed by this metric; call optimizer.step() first"
+            )
+        return diagnostics.diagnose(self._traces, self._control)
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`. Safe to call twice."""
@@ -158,6 +153,8 @@ class Attachment:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         from riesz import untraced
 
+        if _is_nested(optimizer):
+            return None
         untraced.run(self._follow_schedule)
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
@@ -192,36 +189,34 @@ class Attachment:
 
     @torch.no_grad()
     def _direct(self) -> None:
+        self._traces = []
         if not self.enabled:
             return
-        targets, gradients = [], []
-        for target, gradient in self._present():
+        present = self._present()
+        for target, gradient in present:
             check_writable(gradient, f"the gradient of {target.name!r}")
-            targets.append(target)
-            gradients.append(gradient)
-        originals = [gradient.clone() for gradient in gradients] if self.recording else None
-        if self._control == "norm":
-            controls.keep_norms(gradients, lambda: self._apply(targets, gradients))
-        else:
-            self._apply(targets, gradients)
-        self._stepped = True
-        self._recorded = None
-        if originals is not None:
-            self._recorded = diagnostics.compare([t.name for t in targets], originals, gradients)
-
-    def _apply(self, targets: list[Target], gradients: list[Tensor]) -> None:
+        originals = [gradient.clone() if self.recording else None for _, gradient in present]
         by_metric: dict[int, list[tuple[Target, Job]]] = {}
-        for target, gradient in zip(targets, gradients, strict=True):
+        for target, gradient in present:
             by_metric.setdefault(id(target.metric), []).append((target, Job.open(gradient, target.axis)))
         for work in by_metric.values():
-            metric = work[0][0].metric
-            if self._control != "permuted":
-                direct_([job for _, job in work], metric, self._backend)
-                continue
-            shuffled = [controls.permuted(job, target.name) for target, job in work]
-            direct_(shuffled, metric, self._backend)
-            for (target, home), job in zip(work, shuffled, strict=True):
-                controls.put_back(home, job, target.name)
+            self._apply(work, work[0][0].metric)
+        self._traces = [
+            diagnostics.Trace.of(t.name, t.parameter, t.axis, self._as_set(t.metric), gradient, original)
+            for (t, gradient), original in zip(present, originals, strict=True)
+        ]
+
+    def _apply(self, work: list[tuple[Target, Job]], metric: Metric) -> None:
+        if self._control is None:
+            direct_([job for _, job in work], metric, self._backend)
+            return
+        copies = [controls.controlled(job, target.name, self._control) for target, job in work]
+        direct_(copies, metric, self._backend)
+        for (target, home), copy in zip(work, copies, strict=True):
+            controls.put_back(home, copy, target.name, self._control)
+
+    def _as_set(self, metric: Metric) -> Metric:
+        return self._metric if metric is self._live else metric
 
     def _present(self) -> list[tuple[Target, Tensor]]:
         """What has a gradient now; the plan is made again if the optimizer's groups are no longer the same."""
@@ -249,6 +244,23 @@ class Attachment:
                 ("riesz", hook) for hook in hooks.values() if getattr(hook, "__self__", None) is self
             )
         return state | {"__getstate__": self._optimizer_getstate}
+
+
+def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether this step runs inside another step of the same optimizer.
+
+    A subclass whose `step` calls `super().step()` runs its hooks twice, once an instance of the base class was made,
+    and the metric would be applied twice. The stack tells, also after a step that ended with an exception.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    code = getattr(type(optimizer).step, "__code__", None)
+    frame: FrameType | None = sys._getframe(1)
+    found = 0
+    while frame is not None and found < 2:
+        found += frame.f_code is code and frame.f_locals.get("self") is optimizer
+        frame = frame.f_back
+    return found >= 2
 
 
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:

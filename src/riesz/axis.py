@@ -7,6 +7,7 @@ the order in which they lie in memory, so that channels_last weights are process
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,14 +24,28 @@ def check_gradient(value: object, what: str) -> None:
     """Refuse what no backend can compute on."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{what} must be a torch.Tensor, got {value!r} of type {type(value).__name__}")
-    if value.layout != torch.strided:
-        raise TypeError(f"{what} must be a dense (strided) tensor, got layout {value.layout}; densify it first")
+    if value.layout != torch.strided or value.is_nested:
+        kind = "a nested tensor" if value.is_nested else f"layout {value.layout}"
+        raise TypeError(f"{what} must be a dense (strided) tensor, got {kind}; densify it first")
+    if value.is_meta:
+        raise TypeError(f"{what} is on the meta device: it has a shape and no values to compute with")
     if not (value.is_floating_point() or value.is_complex()):
         raise TypeError(f"{what} must be floating point or complex, got dtype {value.dtype}")
     if value.itemsize < 2:
         raise TypeError(f"{what} has dtype {value.dtype}, which has too few digits; allowed: float16 and wider")
     if value.dim() == 0:
         raise ValueError(f"{what} is a 0-d tensor: there is no axis to direct; allowed: one dim or more")
+
+
+@lru_cache(maxsize=4096)
+def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether several entries of a tensor may share one place in memory, so that it cannot be written in place."""
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 @dataclass(frozen=True)
@@ -48,9 +63,9 @@ class Axis:
     @classmethod
     def checked(cls, dim: object, tensor: Tensor) -> Axis:
         """The axis a user named, counted from the front."""
-        if isinstance(dim, bool) or not isinstance(dim, int):
+        if isinstance(dim, bool) or not hasattr(dim, "__index__") or isinstance(dim, Tensor):
             raise TypeError(f"dim must be an int, got {dim!r} of type {type(dim).__name__}")
-        dims = tensor.dim()
+        dim, dims = operator.index(dim), tensor.dim()
         if not -dims <= dim < dims:
             raise IndexError(
                 f"dim {dim} is out of range for a gradient of shape {tuple(tensor.shape)}; allowed: {-dims}..{dims - 1}"

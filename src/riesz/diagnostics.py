@@ -1,16 +1,20 @@
-"""How a step changed each gradient: its length and its angle."""
+"""How a step changed each gradient: its length and its angle.
+
+While `recording`, a step keeps the norms and products of original and directed gradient: exact, at the price of a copy.
+Otherwise the original is worked out from the directed gradient, which is still in `.grad`, by inverting A. That is
+refused where it would lose too many digits, and where `.grad` is no longer what the step left behind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from riesz import solvers
 from riesz.axis import Axis, Job
-from riesz.control import permutation
+from riesz.control import Control, permutation
 from riesz.metrics import Centralization, Metric
 from riesz.report import Diagnoses, Diagnosis
 
@@ -18,54 +22,74 @@ MOST_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still told."""
 
 
-def compare(names: Sequence[str], originals: Sequence[Tensor], directed: Sequence[Tensor]) -> Diagnoses:
-    """The diagnoses of gradients whose originals were kept."""
-    return Diagnoses(_diagnosis(name, f, g) for name, f, g in zip(names, originals, directed, strict=True))
+@dataclass(frozen=True)
+class Trace:
+    """What a step left behind of one parameter: enough to know its gradient again, nothing that keeps it alive."""
+
+    name: str
+    parameter: Tensor
+    axis: Axis
+    metric: Metric
+    identity: tuple[int, int, int]
+    products: Tensor | None
+
+    @classmethod
+    def of(cls, name: str, parameter: Tensor, axis: Axis, metric: Metric, g: Tensor, f: Tensor | None) -> Trace:
+        return cls(name, parameter, axis, metric, _identity(g), None if f is None else _products(f, g))
 
 
-def from_directed(directed: Sequence[tuple[str, Tensor, Axis, Metric]], control: str | None) -> Diagnoses:
-    """The diagnoses of gradients of which only the directed form is left: A is inverted."""
-    if not directed:
+def diagnose(traces: Sequence[Trace], control: Control) -> Diagnoses:
+    """The diagnoses of a step; parameters that cannot be told any more are named in notes."""
+    told, notes = [], []
+    for trace in traces:
+        products = trace.products if trace.products is not None else _recovered_products(trace, control)
+        if isinstance(products, str):
+            notes.append(f"{trace.name}: {products}")
+            continue
+        ff, gg, fg = products.tolist()
+        told.append(Diagnosis(trace.name, (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0))
+    if not told:
         raise RuntimeError(
-            "diagnostics: no gradient is left to look at; call it before zero_grad(), or set "
-            "attachment.recording = True before the step"
+            "diagnostics: nothing can be told of the last step; set attachment.recording = True before it\n"
+            + "\n".join(notes)
         )
-    told = []
-    for name, g, axis, metric in directed:
-        diagnosis = _diagnosis(name, _recovered(name, g, axis, metric, shuffled=control == "permuted"), g)
-        told.append(replace(diagnosis, ratio=1.0) if control == "norm" else diagnosis)
-    return Diagnoses(told)
+    return Diagnoses(told, tuple(notes))
 
 
-def _recovered(name: str, g: Tensor, axis: Axis, metric: Metric, shuffled: bool) -> Tensor:
-    if isinstance(metric, Centralization):
-        raise RuntimeError(
-            "diagnostics: Centralization cannot be undone; set attachment.recording = True before the step"
-        )
-    symbol_F = metric.symbol(axis.length(tuple(g.shape)))
-    error = float(symbol_F.max() / symbol_F.min()) * torch.finfo(g.dtype).eps
-    if error > MOST_ERROR:
-        raise RuntimeError(
-            f"diagnostics: {metric!r} smooths {name!r} too strongly to tell its original gradient from a {g.dtype} "
-            "directed one; set attachment.recording = True before the step"
-        )
-    wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
-    job = Job.open(wide, axis)
-    columns_ONI = job.read()
-    order = permutation(name, job.length, g.device)
-    if shuffled:
-        columns_ONI = columns_ONI.index_select(1, order)
-    columns_ONI = solvers.by_fft(columns_ONI, symbol_F.reciprocal().to(g.device))
-    if shuffled:
-        columns_ONI = columns_ONI[:, order.argsort()]
-    f = torch.empty_like(wide)
-    Job.open(f, axis).write(columns_ONI)
-    return f
+def _identity(g: Tensor) -> tuple[int, int, int]:
+    """Changes when the gradient is replaced or written to, by anyone."""
+    return id(g), g.data_ptr(), g._version
 
 
-def _diagnosis(name: str, f: Tensor, g: Tensor) -> Diagnosis:
+def _products(f: Tensor, g: Tensor) -> Tensor:
+    """|f|^2, |g|^2 and <f, g>, left on the device."""
     wide = torch.complex128 if g.is_complex() else torch.float64
     flat_f, flat_g = f.to(wide).flatten(), g.to(wide).flatten()
-    norm_f, norm_g = flat_f.norm(), flat_g.norm()
-    cosine = torch.vdot(flat_f, flat_g).real / (norm_f * norm_g)
-    return Diagnosis(name, float(norm_g / norm_f), float(cosine))
+    return torch.stack([torch.vdot(a, b).real for a, b in ((flat_f, flat_f), (flat_g, flat_g), (flat_f, flat_g))])
+
+
+def _recovered_products(trace: Trace, control: Control) -> Tensor | str:
+    g = trace.parameter.grad
+    if g is None:
+        return "its gradient is gone (zero_grad)"
+    if _identity(g) != trace.identity:
+        return "its gradient was changed after the step directed it"
+    if isinstance(trace.metric, Centralization):
+        return "a projection cannot be undone"
+    symbol_F = trace.metric.symbol(trace.axis.length(tuple(g.shape)))
+    if float(symbol_F.max() / symbol_F.min()) * torch.finfo(g.dtype).eps > MOST_ERROR:
+        return f"{trace.metric!r} smooths it too strongly to tell the original from a {g.dtype} result"
+    wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
+    job = Job.open(wide, trace.axis)
+    columns_ONI = job.read()
+    order = permutation(trace.name, job.length, g.device)
+    if control == "permuted":
+        columns_ONI = columns_ONI.index_select(1, order)
+    columns_ONI = trace.metric.undirect(columns_ONI)
+    if control == "permuted":
+        columns_ONI = columns_ONI[:, order.argsort()]
+    f = torch.empty_like(wide)
+    Job.open(f, trace.axis).write(columns_ONI)
+    if control == "norm":
+        f *= wide.norm() / f.norm()
+    return _products(f, wide)

@@ -11,6 +11,7 @@ from torch import nn
 
 from riesz.attach import attach
 from riesz.attachment import Attachment, attachment_of
+from riesz.control import Control
 from riesz.metrics import Metric
 from riesz.metrics import metric as parse_metric
 from riesz.scope import Direction, Layers
@@ -65,7 +66,7 @@ def _make(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
         layers: Layers = "conv",
         model: nn.Module | None = None,
         backend: str = "auto",
-        control: str | None = None,
+        control: Control = None,
         **kwargs: Any,
     ) -> None:
         base.__init__(self, *args, **kwargs)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
 
 from riesz.axis import Axis
 from riesz.metrics import Metric
@@ -39,7 +40,7 @@ class Plan:
     """Targets, and what the optimizer's groups looked like when they were chosen."""
 
     targets: tuple[Target, ...]
-    seen: tuple[tuple[Tensor, torch.Size], ...]
+    seen: tuple[tuple[Tensor, torch.Size | None], ...]
     overrides: tuple[tuple[object, object], ...]
 
     def holds(self, groups: Groups) -> bool:
@@ -47,7 +48,7 @@ class Plan:
         parameters = _parameters(groups)
         return (
             len(parameters) == len(self.seen)
-            and all(p is known and p.shape == shape for p, (known, shape) in zip(parameters, self.seen, strict=True))
+            and all(p is known and _shape(p) == shape for p, (known, shape) in zip(parameters, self.seen, strict=True))
             and self.overrides == _overrides(groups)
         )
 
@@ -62,7 +63,7 @@ def make_plan(groups: Groups, scope: Scope, metric: Metric, live: Metric) -> Pla
                 targets.append(Target(record.name, parameter, record.where, live if own is metric else own))
     if not targets:
         raise _nothing_matched(told)
-    return Plan(tuple(targets), tuple((p, p.shape) for p in _parameters(groups)), _overrides(groups))
+    return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), _overrides(groups))
 
 
 def make_records(groups: Groups, scope: Scope, metric: Metric) -> list[Record]:
@@ -81,6 +82,10 @@ def _decide(groups: Groups, scope: Scope, metric: Metric) -> list[tuple[dict[str
             raise type(error)(f"param group {index}: {error}") from None
         decisions.append((group, own_scope.records(group, index, places, own), own))
     return decisions
+
+
+def _shape(parameter: Tensor) -> torch.Size | None:
+    return None if isinstance(parameter, UninitializedParameter) else parameter.shape
 
 
 def _parameters(groups: Groups) -> list[Tensor]:

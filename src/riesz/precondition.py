@@ -5,18 +5,27 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from riesz import backends
-from riesz.axis import Axis, Job, check_gradient
+from riesz.axis import Axis, Job, check_gradient, overlaps
 from riesz.metrics import Metric
 
+Grads = TypeVar("Grads", bound=Sequence[Tensor])
 
-def precondition_(
-    grads: Tensor | Sequence[Tensor], metric: Metric, dim: int = 0, backend: str = "auto"
-) -> Tensor | Sequence[Tensor]:
+
+@overload
+def precondition_(grads: Tensor, metric: Metric, dim: int = 0, backend: str = "auto") -> Tensor: ...
+
+
+@overload
+def precondition_(grads: Grads, metric: Metric, dim: int = 0, backend: str = "auto") -> Grads: ...
+
+
+def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto") -> Any:
     """Replace gradients by their gradients under `metric`, in place.
 
     `f <- A f` along `dim`, column by column. Shapes, dtypes, devices and memory formats may be mixed; equal ones are
@@ -40,17 +49,22 @@ def precondition_(
     """
     check_metric(metric)
     backends.check_name(backend)
-    if isinstance(grads, Tensor):
-        check_writable(grads, "precondition_: grads")
-        direct_([Job.open(grads, Axis.checked(dim, grads))], metric, backend)
-        return grads
-    if not isinstance(grads, (list, tuple)):
+    if not isinstance(grads, (Tensor, list, tuple)):
         raise TypeError(
             f"precondition_: grads must be a tensor, or a list or tuple of tensors, got {type(grads).__name__}"
         )
-    for index, grad in enumerate(grads):
-        check_writable(grad, f"precondition_: grads[{index}]")
-    direct_([Job.open(grad, Axis.checked(dim, grad)) for grad in grads], metric, backend)
+    single = isinstance(grads, Tensor)
+    first_place: dict[int, int] = {}
+    jobs = []
+    for index, grad in enumerate([grads] if isinstance(grads, Tensor) else grads):
+        what = "precondition_: grads" if single else f"precondition_: grads[{index}]"
+        check_writable(grad, what)
+        if (first := first_place.setdefault(id(grad), index)) != index:
+            raise ValueError(f"{what} is the same tensor as grads[{first}]: it would be directed twice")
+        axis = Axis.checked(dim, grad)
+        metric.check(tuple(grad.shape), axis)
+        jobs.append(Job.open(grad, axis))
+    direct_(jobs, metric, backend)
     return grads
 
 
@@ -75,12 +89,13 @@ def check_writable(grad: object, what: str) -> None:
     """Refuse what cannot be computed on or written in place."""
     check_gradient(grad, what)
     assert isinstance(grad, Tensor)
-    for size, stride in zip(grad.shape, grad.stride(), strict=True):
-        if stride == 0 and size > 1:
-            raise ValueError(
-                f"{what} of shape {tuple(grad.shape)} is expanded (strides {grad.stride()}): several entries share one "
-                "place in memory, so it cannot be written in place; pass grad.contiguous()"
-            )
+    if overlaps(tuple(grad.shape), grad.stride()):
+        raise ValueError(
+            f"{what} of shape {tuple(grad.shape)} is expanded or overlaps itself (strides {grad.stride()}): several "
+            "entries share one place in memory, so it cannot be written in place; pass grad.contiguous()"
+        )
+    if not torch.compiler.is_compiling() and grad.is_inference() and not torch.is_inference_mode_enabled():
+        raise ValueError(f"{what} is an inference tensor and cannot be written in place here; clone it first")
     distributed = sys.modules.get("torch.distributed.tensor")
     if distributed is not None and isinstance(grad, distributed.DTensor):
         raise TypeError(

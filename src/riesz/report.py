@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from riesz.axis import Axis
@@ -78,12 +78,18 @@ class Diagnosis:
 
 
 class Diagnoses(tuple[Diagnosis, ...]):
-    """Diagnoses that print as a table."""
+    """Diagnoses that print as a table, with notes on what could not be told."""
+
+    notes: tuple[str, ...]
+
+    def __new__(cls, diagnoses: Iterable[Diagnosis], notes: tuple[str, ...] = ()) -> Diagnoses:
+        self = super().__new__(cls, diagnoses)
+        self.notes = notes
+        return self
 
     def __str__(self) -> str:
-        return table(
-            ("parameter", "|g|/|f|", "cos(f,g)"), [(d.name, f"{d.ratio:.4g}", f"{d.cosine:.4f}") for d in self]
-        )
+        rows = [(d.name, f"{d.ratio:.4g}", f"{d.cosine:.4f}") for d in self]
+        return "\n".join([table(("parameter", "|g|/|f|", "cos(f,g)"), rows), *self.notes])
 
     __repr__ = __str__
 

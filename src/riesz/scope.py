@@ -12,20 +12,21 @@ The axis follows from the kind of layer, because layers disagree on where their 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from riesz.axis import Axis
 from riesz.metrics import Metric
 from riesz.report import Record
 
-Direction = str | int
+Direction = Literal["output", "input", "rasterized"] | int
 Predicate = Callable[[str, nn.Module | None, Tensor], bool]
-Layers = str | Predicate
+Layers = Literal["conv", "all"] | Predicate
 
 CONV = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONV_TRANSPOSE = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -34,14 +35,23 @@ EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
 
 @dataclass(frozen=True)
 class Place:
-    """Where a parameter sits: its full name, the layer it serves, and the tensor of that layer it stands for."""
+    """Where a parameter sits.
+
+    Attributes:
+        name: its full name.
+        module: the layer it serves, None without a model.
+        tensor: the tensor of that layer it stands for; "magnitudes" for the lengths that a weight norm splits off.
+        stored: the name it is stored under, which a parametrisation changes.
+    """
 
     name: str
     module: nn.Module | None
     tensor: str
+    stored: str
 
 
-Places = dict[int, Place]
+Places = dict[int, list[Place]]
+"""By id of the parameter; several where layers share it."""
 
 
 @dataclass(frozen=True)
@@ -67,59 +77,68 @@ class Scope:
             raise TypeError(f"layers must be 'conv', 'all' or a predicate, got {self.layers!r}")
 
     def places(self) -> Places | None:
-        """Where the model's parameters sit, by id; None without a model."""
-        return dict(_places(self.model)) if self.model is not None else None
+        """Where the model's parameters sit; None without a model."""
+        if self.model is None:
+            return None
+        places: defaultdict[int, list[Place]] = defaultdict(list)
+        for key, place in _places(self.model):
+            places[key].append(place)
+        return places
 
     def records(self, group: dict[str, Any], index: int, places: Places | None, metric: Metric) -> list[Record]:
         """One record per parameter of an optimizer's group, in its order."""
         parameters = group["params"]
         names = group.get("param_names") or [f"group {index}, parameter {i}" for i in range(len(parameters))]
         records = []
-        for given_name, parameter in zip(names, parameters, strict=True):
-            place = places.get(id(parameter)) if places is not None else Place(given_name, None, "weight")
-            records.append(self._record(place, given_name, parameter, metric))
+        for name, parameter in zip(names, parameters, strict=True):
+            found = [Place(name, None, "weight", "weight")] if places is None else places.get(id(parameter), [])
+            records.append(self._record(found, name, parameter, metric))
         return records
 
-    def _record(self, place: Place | None, given_name: str, parameter: Tensor, metric: Metric) -> Record:
+    def _record(self, places: list[Place], given_name: str, parameter: Tensor, metric: Metric) -> Record:
+        name = places[0].name if places else given_name
+        layer = type(places[0].module).__name__ if places and places[0].module is not None else ""
         if isinstance(parameter, nn.parameter.UninitializedParameter):
-            raise ValueError(
-                f"parameter {place.name if place else given_name!r} has no shape yet: run one forward pass through the "
-                "lazy module before attaching"
-            )
-        name = place.name if place else given_name
-        layer = type(place.module).__name__ if place and place.module is not None else ""
+            return Record(name, layer, (), None, False, _uninitialised(self.layers, name, places))
         shape = tuple(parameter.shape)
-        axis_or_reason = self._axis(place, parameter)
-        if isinstance(axis_or_reason, Axis):
-            axis = axis_or_reason
-            reason = metric.unfit(shape, axis)
-            return Record(name, layer, shape, axis, reason is None, reason or "")
-        return Record(name, layer, shape, None, False, axis_or_reason)
+        chosen = self._axis_for_all(places, parameter)
+        if isinstance(chosen, str):
+            return Record(name, layer, shape, None, False, chosen)
+        reason = "empty" if parameter.numel() == 0 else metric.unfit(shape, chosen)
+        return Record(name, layer, shape, chosen, reason is None, reason or "")
 
-    def _axis(self, place: Place | None, parameter: Tensor) -> Axis | str:
-        """The directed axis, or the reason for leaving the parameter alone."""
-        if place is None:
+    def _axis_for_all(self, places: list[Place], parameter: Tensor) -> Axis | str:
+        """The axis that every layer sharing the parameter agrees on, or the reason for leaving it alone."""
+        if not places:
             return "not a parameter of the model"
+        if any(isinstance(place.module, EMBEDDING) for place in places):
+            return "embedding: its rows are a vocabulary, not channels"
+        axes = [self._axis(place, parameter) for place in places]
+        if any(axis != axes[0] for axis in axes):
+            names = " and ".join(place.name for place in places)
+            return f"shared by {names}, whose directed axes differ"
+        return axes[0]
+
+    def _axis(self, place: Place, parameter: Tensor) -> Axis | str:
+        """The directed axis as one layer sees it, or the reason for leaving the parameter alone."""
         if parameter.dim() == 0:
             return "0-d: no axis"
-        module = place.module
-        if isinstance(module, EMBEDDING):
-            return "embedding: its rows are a vocabulary, not channels"
-        _refuse_flattened(place, parameter)
         is_conv = _is_conv_weight(place, parameter)
         if callable(self.layers):
-            if not self.layers(place.name, module, parameter):
+            if not self.layers(place.name, place.module, parameter):
                 return "not chosen by the predicate"
         elif self.layers == "conv" and not is_conv:
+            _refuse_flattened(place, parameter)
             return _why_not_conv(place, parameter)
+        _refuse_flattened(place, parameter)
         return self._axis_of_chosen(place, parameter, is_conv)
 
     def _axis_of_chosen(self, place: Place, parameter: Tensor, is_conv: bool) -> Axis | str:
-        wide = [d for d, size in enumerate(parameter.shape) if size > 1]
         if self.direction == "rasterized":
             return Axis(None)
-        if parameter.dim() == 1 or (len(wide) == 1 and not is_conv and place.tensor != "weight"):
+        if parameter.dim() == 1 or place.tensor == "magnitudes":
             # A bias, a norm's scale or the magnitudes of a weight norm: one axis, whatever the direction.
+            wide = [d for d, size in enumerate(parameter.shape) if size > 1]
             return Axis(wide[0] if wide else 0)
         if isinstance(self.direction, int):
             dims = parameter.dim()
@@ -138,22 +157,29 @@ def _places(model: nn.Module) -> Iterator[tuple[int, Place]]:
     and so directed, is its `original`.
     """
     serves: dict[int, tuple[nn.Module, str]] = {}
-    seen: set[int] = set()
     for prefix, module in model.named_modules():
         if is_parametrized(module):
             serves.update({id(chain): (module, tensor) for tensor, chain in _parametrizations(module)})
-        for local, parameter in module._parameters.items():
-            if parameter is None or id(parameter) in seen:
+        for stored, parameter in module._parameters.items():
+            if parameter is None:
                 continue
-            seen.add(id(parameter))
-            owner, tensor = serves.get(id(module), (module, local))
-            yield id(parameter), Place(f"{prefix}.{local}" if prefix else local, owner, tensor)
+            owner, tensor = serves.get(id(module), (module, stored))
+            if _is_magnitude(module, stored):
+                tensor = "magnitudes"
+            yield id(parameter), Place(f"{prefix}.{stored}" if prefix else stored, owner, tensor, stored)
 
 
 def _parametrizations(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     chains = module.parametrizations
     assert isinstance(chains, nn.ModuleDict)
     yield from chains.items()
+
+
+def _is_magnitude(module: nn.Module, stored: str) -> bool:
+    """Whether a parameter holds the lengths that a weight norm, present or deprecated, split off a weight."""
+    if isinstance(module, ParametrizationList):
+        return stored == "original0" and any(type(link).__name__ == "_WeightNorm" for link in module)
+    return stored == "weight_g" and hasattr(module, "weight_v")
 
 
 def _weight_shape(module: nn.Module | None) -> tuple[int, ...] | None:
@@ -174,7 +200,7 @@ def _is_conv_weight(place: Place, parameter: Tensor) -> bool:
 
 def _refuse_flattened(place: Place, parameter: Tensor) -> None:
     expected = _weight_shape(place.module)
-    if expected is not None and place.tensor == "weight" and parameter.dim() == 1 and len(expected) > 1:
+    if expected is not None and place.stored == "weight" and parameter.dim() == 1:
         raise ValueError(
             f"parameter {place.name!r} of {type(place.module).__name__} has shape {tuple(parameter.shape)} where "
             f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be told apart. Use FSDP2 "
@@ -182,10 +208,21 @@ def _refuse_flattened(place: Place, parameter: Tensor) -> None:
         )
 
 
+def _uninitialised(layers: Layers, name: str, places: list[Place]) -> str:
+    kinds = (*CONV, *CONV_TRANSPOSE)
+    if layers == "conv" and places and not any(isinstance(p.module, (*kinds, type(None))) for p in places):
+        return "not a conv weight (layers='conv')"
+    raise ValueError(
+        f"parameter {name!r} has no shape yet: run one forward pass through the lazy module before attaching"
+    )
+
+
 def _why_not_conv(place: Place, parameter: Tensor) -> str:
-    if _weight_shape(place.module) is not None:
-        what = "bias" if place.tensor == "bias" else "norm's magnitudes" if "weight" in place.tensor else "parameter"
-        return f"{what} of a conv layer, not its weight (layers='conv')"
+    expected = _weight_shape(place.module)
     if place.module is None:
         return f"{parameter.dim()}-d: without a model, a conv weight has 3 dims or more (layers='conv')"
-    return "not a conv weight (layers='conv')"
+    if expected is None:
+        return "not a conv weight (layers='conv')"
+    if place.tensor in ("bias", "magnitudes"):
+        return f"{place.tensor} of a conv layer, not its weight (layers='conv')"
+    return f"not of the shape {expected} of the layer's weight (layers='conv')"

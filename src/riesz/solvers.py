@@ -7,17 +7,18 @@ Shape suffixes: O outer passengers, N the directed axis, I inner passengers, F f
 - FFT for longer ones with small factors, and wherever matrix products are rounded (TF32, bfloat16);
 - running sums for the rest: linear in n, for any n (an FFT of prime length is 100 times slower).
 
-The strength of a metric (`sigma`, `lam`) may be a float or a 0-d tensor; nothing here reads its value back, so nothing
-waits for a device and nothing is recompiled when it changes.
+The strength of a metric (`sigma`, `lam`) may be a float or a 0-d tensor on the CPU: nothing here waits for a device.
 """
 
 from __future__ import annotations
 
 import contextlib
-from functools import lru_cache
+from collections.abc import Callable
+from functools import wraps
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 MATMUL_UP_TO = 192
 """Longest axis served by a matrix product; measured on CPUs, as is the next one."""
@@ -66,17 +67,34 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager[ob
     return contextlib.nullcontext()
 
 
-@lru_cache(maxsize=256)
+def _planned(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
+    """Keep the tables built, but never one that was built for a tracer or a fake tensor mode."""
+    kept: dict[tuple[int, torch.device], Tensor] = {}
+
+    @wraps(build)
+    def table(n: int, device: torch.device) -> Tensor:
+        if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+            return build(n, device)
+        if (n, device) not in kept:
+            if len(kept) >= 1024:  # rasterized weights of many models; starting over costs little
+                kept.clear()
+            with torch.inference_mode(False):  # it must serve autograd later
+                kept[n, device] = build(n, device)
+        return kept[n, device]
+
+    return table
+
+
+@_planned
 def waves(n: int, device: torch.device) -> Tensor:
     """4 sin^2(pi k/n) for k = 0..n//2: eigenvalues of minus the periodic second difference. Float64 where there is one.
 
     The one table every symbol is made from, planned once per length and device, whatever the metric's numbers are.
     """
     dtype = torch.float32 if device.type == "mps" else torch.float64
-    with torch.inference_mode(False):  # kept, so it must serve autograd later
-        angle_F = torch.arange(n // 2 + 1, dtype=torch.float64, device="cpu") * (torch.pi / n)
-        waves_F: Tensor = 4 * torch.sin(angle_F) ** 2
-        return waves_F.to(device, dtype)
+    angle_F = torch.arange(n // 2 + 1, dtype=torch.float64, device="cpu") * (torch.pi / n)
+    waves_F: Tensor = 4 * torch.sin(angle_F) ** 2
+    return waves_F.to(device, dtype)
 
 
 def kernel(symbol_F: Tensor, n: int) -> Tensor:
@@ -90,6 +108,23 @@ def circulant(kernel_N: Tensor) -> Tensor:
     n = kernel_N.shape[0]
     # Row i is the kernel shifted by i: row n - i of the Hankel matrix of two periods.
     return torch.cat([kernel_N, kernel_N]).unfold(0, n, 1)[1:].flip(0)
+
+
+def mean(columns_ONI: Tensor) -> Tensor:
+    """The mean of each column, summed in float64 where there is one.
+
+    Gradients along an output axis often have a mean of almost zero (before a softmax, for one). A metric that keeps the
+    mean and damps the rest a thousandfold would turn the rounding of a float32 sum into its result.
+    """
+    dtype = columns_ONI.dtype if columns_ONI.device.type == "mps" else torch.float64
+    return columns_ONI.mean(1, keepdim=True, dtype=dtype).to(columns_ONI.dtype)
+
+
+def apart_from_mean(columns_ONI: Tensor, symbol_F: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """A circulant applied to the mean, exactly, and by `multiply` to what is left."""
+    mean_O1I = mean(columns_ONI)
+    rest_F = torch.cat([torch.zeros_like(symbol_F[:1]), symbol_F[1:]])
+    return multiply(columns_ONI - mean_O1I, rest_F).add_(mean_O1I * symbol_F[0])
 
 
 def by_matmul(columns_ONI: Tensor, symbol_F: Tensor) -> Tensor:
@@ -106,15 +141,16 @@ def by_fft(columns_ONI: Tensor, symbol_F: Tensor) -> Tensor:
 
 
 def poisson(centred_ONI: Tensor) -> Tensor:
-    """The g of mean zero with `-D g = fd`, for columns fd of mean zero: two running sums, each relieved of its mean.
+    """The g of mean zero with `-n^2 D g = fd`, for columns fd of mean zero: two running sums, each freed of its mean.
 
     The mean of the first is the paper's starting slope and that of the second its starting value, found by summation
     by parts. Taken straight from fd, as printed, both are small differences of large sums: in float32 at n = 5,000 that
     loses another digit.
     """
-    slopes_ONI = _centred_(running_sum(centred_ONI, _ZERO).neg_())
-    # The sum up to the row before: g[o] = g[o-1] + slope[o-1].
-    return _centred_(running_sum(slopes_ONI, _ZERO).sub_(slopes_ONI))
+    n = centred_ONI.shape[1]
+    slopes_ONI = _centred_(running_sum(centred_ONI, _ZERO).div_(-n))
+    # The sum up to the row before: g[o] = g[o-1] + slope[o-1]/n.
+    return _centred_(running_sum(slopes_ONI, _ZERO).sub_(slopes_ONI).div_(n))
 
 
 def screened_poisson(columns_ONI: Tensor, sigma: float | Tensor) -> Tensor:
@@ -125,10 +161,14 @@ def screened_poisson(columns_ONI: Tensor, sigma: float | Tensor) -> Tensor:
     """
     strength = torch.as_tensor(sigma, dtype=torch.float64, device="cpu")
     log_z = -2 * torch.asinh(0.5 / strength.sqrt())
-    mean_O1I = columns_ONI.mean(1, keepdim=True)
-    # The result has no mean either; what rounding leaves of one grows with sigma, so it is taken off.
-    both_ONI = _centred_(_decaying_sums(columns_ONI - mean_O1I, log_z))
-    return both_ONI.div_((1 + 4 * strength).sqrt()).add_(mean_O1I)
+    mean_O1I = mean(columns_ONI)
+    centred_ONI = columns_ONI - mean_O1I
+    if float(strength) > columns_ONI.shape[1] ** 2 and columns_ONI.device.type != "mps":
+        # So strong that the recursions run round the axis many times: each direction is large, their sum is small.
+        centred_ONI = centred_ONI.double()
+    # The result has no mean either; what rounding leaves of one is taken off.
+    both_ONI = _centred_(_decaying_sums(centred_ONI, log_z)).div_((1 + 4 * strength).sqrt())
+    return both_ONI.to(columns_ONI.dtype).add_(mean_O1I)
 
 
 def running_sum(columns_ONI: Tensor, log_z: Tensor) -> Tensor:
@@ -181,7 +221,7 @@ def _decaying_sums(columns_ONI: Tensor, log_z: Tensor) -> Tensor:
 
 
 def _centred_(columns_ONI: Tensor) -> Tensor:
-    return columns_ONI.sub_(columns_ONI.mean(1, keepdim=True))
+    return columns_ONI.sub_(mean(columns_ONI))
 
 
 def _left_multiply(matrix_BB: Tensor, columns: Tensor) -> Tensor:
@@ -204,12 +244,11 @@ def _delayed(sums_OKI: Tensor) -> Tensor:
     return torch.nn.functional.pad(sums_OKI, (0, 0, 1, 0))[:, :-1]
 
 
-@lru_cache(maxsize=16)
+@_planned
 def _lags(size: int, device: torch.device) -> Tensor:
     """i - j, in the dtype that exponents are computed in."""
-    with torch.inference_mode(False):
-        index = torch.arange(size, dtype=torch.float32 if device.type == "mps" else torch.float64, device="cpu")
-        return (index[:, None] - index).to(device)
+    index = torch.arange(size, dtype=torch.float32 if device.type == "mps" else torch.float64, device="cpu")
+    return (index[:, None] - index).to(device)
 
 
 def _powers(exponent: Tensor | float, log_z: Tensor, dtype: torch.dtype) -> Tensor:

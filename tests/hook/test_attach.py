@@ -10,6 +10,7 @@ from torch import nn
 
 import riesz
 from cases import METRICS, by_hand, relative_error
+from riesz.control import permutation
 from training import backward, conv_gradients, network
 
 
@@ -102,7 +103,8 @@ def test_metric_may_be_replaced_while_training():
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(1.0))
-    for metric in (riesz.SobolevTilde(0.05), riesz.ReweightedL2(3.0), riesz.SobolevTilde(0.2, riemann=True)):
+    tilde = [riesz.SobolevTilde(0.05), riesz.SobolevTilde(0.01), riesz.SobolevTilde(0.01, riemann=True)]
+    for metric in (tilde[0], riesz.ReweightedL2(3.0), *tilde[1:]):
         attachment.metric = metric
         assert attachment.metric is metric
         model[0].weight.grad = f = torch.randn_like(model[0].weight)
@@ -239,23 +241,142 @@ def test_diagnostics_say_why_they_cannot_tell():
     model = nn.Sequential(nn.Conv2d(2, 512, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(blend=0.0))
-    with pytest.raises(RuntimeError, match="no step was directed yet"):
+    with pytest.raises(RuntimeError, match="was not directed"):
         attachment.diagnostics()
     model[0].weight.grad = torch.randn_like(model[0].weight)
     optimizer.step()
-    with pytest.raises(RuntimeError, match="recording = True"):
+    with pytest.raises(RuntimeError, match="smooths it too strongly"):
         attachment.diagnostics()
     optimizer.zero_grad()
-    with pytest.raises(RuntimeError, match="no gradient is left"):
+    with pytest.raises(RuntimeError, match="its gradient is gone"):
         attachment.diagnostics()
     attachment.metric = riesz.Centralization()
     model[0].weight.grad = torch.randn_like(model[0].weight)
     optimizer.step()
-    with pytest.raises(RuntimeError, match="cannot be undone"):
+    with pytest.raises(RuntimeError, match="a projection cannot be undone"):
         attachment.diagnostics()
     attachment.recording = True
     optimizer.step()
     assert len(attachment.diagnostics()) == 1
+
+
+def test_diagnostics_tell_of_the_last_step_or_not_at_all():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.05))
+    backward(model, 0)
+    optimizer.step()
+    assert len(attachment.diagnostics()) == 2
+    model[0].weight.grad.mul_(2)
+    told = attachment.diagnostics()
+    assert [d.name for d in told] == ["3.weight"]
+    assert told.notes == ("0.weight: its gradient was changed after the step directed it",)
+    model[3].weight.grad = torch.randn_like(model[3].weight)
+    with pytest.raises(RuntimeError, match="changed after the step"):
+        attachment.diagnostics()
+    attachment.recording = True
+    optimizer.step()
+    assert len(attachment.diagnostics()) == 2
+    attachment.metric = riesz.SobolevTilde(0.5)
+    with pytest.raises(RuntimeError, match="was not directed by this metric"):
+        attachment.diagnostics()
+    optimizer.step()
+    attachment.enabled = False
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="was not directed"):
+        attachment.diagnostics()
+
+
+def test_a_step_within_a_step_directs_once():
+    class Failing(torch.optim.SGD):
+        fail = False
+
+        def step(self, closure=None):
+            if self.fail:
+                raise ArithmeticError
+            return super().step(closure)
+
+    torch.optim.SGD(network().parameters(), lr=0.1)  # from now on SGD.step runs hooks by itself
+    model = network()
+    optimizer = Failing(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    for fail in (False, True, False):
+        optimizer.fail = fail
+        model[0].weight.grad = torch.ones_like(model[0].weight)
+        if fail:
+            with pytest.raises(ArithmeticError):
+                optimizer.step()
+        else:
+            optimizer.step()
+        assert (model[0].weight.grad == 2).all()
+
+
+def test_gradients_left_from_before_are_not_directed_ahead_of_a_closure():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    seen = []
+
+    def closure():
+        seen.append(model[0].weight.grad.clone())
+        return torch.tensor(0.0)
+
+    optimizer.step(closure)
+    assert (seen[0] == 1).all()
+    assert (model[0].weight.grad == 2).all()
+
+
+def test_other_arguments_of_a_step_are_passed_on():
+    class Verbose(torch.optim.SGD):
+        def step(self, closure=None, note=None, *, more=None):
+            self.noted = (note, more)
+            return super().step(closure)
+
+    model = network()
+    optimizer = Verbose(model.parameters(), lr=0.1)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    optimizer.step(lambda: backward(model, 0), "a", more="b")
+    assert optimizer.noted == ("a", "b")
+
+
+def test_a_parameter_that_changed_its_shape_is_looked_up_again():
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    model[0].weight.data = torch.zeros(27)
+    with pytest.raises(ValueError, match="it was flattened"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        (torch.float16, 1.0),
+        (torch.float16, 1e-3),
+        (torch.bfloat16, 1.0),
+        (torch.bfloat16, 1e-24),
+        (torch.float32, 1e-24),
+        (torch.float32, 1e20),
+    ],
+)
+def test_norm_control_keeps_norms_in_every_dtype_and_range(dtype, size):
+    model = nn.Conv2d(4, 512, 1, bias=False).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.SobolevTilde(1.0, blend=0.0), control="norm")
+    signs = torch.randint(2, (512, 4, 1, 1), generator=torch.Generator().manual_seed(0)) * 2 - 1
+    model.weight.grad = (signs * size).to(dtype)
+    wanted = model.weight.grad.double().norm().item()
+    optimizer.step()
+    assert model.weight.grad.double().norm().item() == pytest.approx(wanted, rel=1e-3 if dtype.itemsize == 2 else 1e-5)
+
+
+def test_permutations_differ_by_name_and_ignore_wrappers():
+    cpu = torch.device("cpu")
+    first = permutation("a.weight", 50, cpu)
+    assert not torch.equal(first, permutation("b.weight", 50, cpu))
+    assert torch.equal(first, permutation("module.a.weight", 50, cpu))
+    assert torch.equal(first, permutation("_orig_mod.a.weight", 50, cpu))
 
 
 def test_lbfgs_runs_with_a_note():

@@ -34,6 +34,10 @@ def _direct_batch_(jobs: Sequence[Job], metric: Metric) -> None:
     with solvers.full_precision(columns_ONI.device):
         result_ONI = metric.direct(columns_ONI.to(dtype), first.blocks * len(jobs))
     pieces = result_ONI.chunk(len(jobs))
+    if any(job.view.is_neg() for job in jobs):  # lazily negated views: the batched copy does not know them
+        for job, piece in zip(jobs, pieces, strict=True):
+            job.write(piece)
+        return
     # A half-precision result is rounded by the copy itself: one rounding in all.
     torch._foreach_copy_(
         [job.view for job in jobs], [p.view(job.view.shape) for p, job in zip(pieces, jobs, strict=True)]

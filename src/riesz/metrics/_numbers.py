@@ -16,16 +16,25 @@ def checked(owner: str, name: str, value: object, allowed: str) -> float:
         raise TypeError(
             f"{owner}: {name} must be a real number ({allowed}), got {value!r} of type {type(value).__name__}"
         )
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{owner}: {name} must be finite ({allowed}), got {number}")
     return number
+
+
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Strengths beyond these would leave the range of float32 on the way, whatever the gradient is."""
 
 
 def positive(owner: str, name: str, value: object) -> float:
     number = checked(owner, name, value, f"{name} > 0")
     if number <= 0:
         raise ValueError(f"{owner}: {name} must be > 0, got {number}")
+    if not SMALLEST <= number <= LARGEST:
+        raise ValueError(f"{owner}: {name} must be between {SMALLEST} and {LARGEST}, got {number}")
     return number
 
 

@@ -42,6 +42,10 @@ class Metric:
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
+        if type(self) is Metric:
+            raise TypeError(
+                "Metric is what all metrics share; build one of its kinds, for example riesz.SobolevTilde()"
+            )
         self._set(scale=_numbers.not_negative(owner, "scale", self.scale))
         self._set(blend=_numbers.not_negative(owner, "blend", self.blend))
         if self.scale == 0 and self.blend == 0:
@@ -125,7 +129,7 @@ class Metric:
     def gradient(self, f: Tensor, dim: int = 0) -> Tensor:
         """The gradient under this metric, `A f` along `dim`, as a new tensor.
 
-        Autograd passes through. Strides and dtype of `f` are kept; float16 and bfloat16 are computed in float32.
+        Autograd passes through. Dtype and order in memory of `f` are kept; half types are computed in float32.
 
         Args:
             f: the ordinary gradient, real or complex.
@@ -141,6 +145,7 @@ class Metric:
         """
         check_gradient(f, "gradient: f")
         axis = Axis.checked(dim, f)
+        self.check(tuple(f.shape), axis)
         if f.numel() == 0:
             return f.clone()
         job = Job.open(f, axis)
@@ -171,16 +176,17 @@ class Metric:
         if a.shape != b.shape:
             raise ValueError(f"inner: a and b must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
         dtype = torch.promote_types(a.dtype, b.dtype)
-        wide = torch.complex128 if dtype.is_complex else torch.float64
-        represented = self.invert(b.to(wide), dim)
-        return (a.to(wide).conj() * represented).sum().to(dtype)
+        wide = b.to(torch.complex128 if dtype.is_complex else torch.float64)
+        axis = Axis.checked(dim, b)
+        if b.numel() == 0:
+            return wide.sum().to(dtype)
+        job = Job.open(wide, axis)
+        represented = job.unfold(self.undirect(job.read()), wide)
+        return (a.to(wide.dtype).conj() * represented).sum().to(dtype)
 
-    def invert(self, g: Tensor, dim: int = 0) -> Tensor:
-        """The ordinary gradient whose metric gradient is `g`: `A^-1 g`, computed in float64."""
-        wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
-        job = Job.open(wide, Axis.checked(dim, g))
-        inverse_F = self._symbol_on(job.length, g.device).reciprocal()
-        return job.unfold(solvers.by_fft(job.read(), inverse_F), wide)
+    def undirect(self, columns_ONI: Tensor) -> Tensor:
+        """`A^-1 g` for every column: the ordinary gradient whose metric gradient is g."""
+        return solvers.by_fft(columns_ONI, self._symbol_on(columns_ONI.shape[1], columns_ONI.device).reciprocal())
 
     # -- what backends call ----------------------------------------------------------------------------------------
 
@@ -195,17 +201,18 @@ class Metric:
         how = solvers.strategy(columns_ONI)
         if how != "sums":
             symbol_F = self._symbol_on(columns_ONI.shape[1], columns_ONI.device)
-            return (
-                solvers.by_matmul(columns_ONI, symbol_F) if how == "matmul" else solvers.by_fft(columns_ONI, symbol_F)
-            )
+            multiply = solvers.by_matmul if how == "matmul" else solvers.by_fft
+            return solvers.apart_from_mean(columns_ONI, symbol_F, multiply)
         smooth_ONI = self.smooth(columns_ONI).mul_(self.scale)
         return smooth_ONI.add_(columns_ONI * self.blend)
 
+    def check(self, shape: tuple[int, ...], axis: Axis) -> None:
+        """Raise if the operator is not defined for a gradient of this shape."""
+
     def unfit(self, shape: tuple[int, ...], axis: Axis) -> str | None:
         """Why `attach` should leave a weight of this shape alone, or None."""
-        if axis.length(shape) == 1:
-            return "axis of length 1: nothing to smooth along"
-        return None
+        length = axis.length(shape)
+        return None if length > 1 else f"axis of length {length}: nothing to smooth along"
 
     def live(self: Self) -> Self:
         """A copy whose numbers are 0-d float64 tensors on the CPU, to be driven in place while training.

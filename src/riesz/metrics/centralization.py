@@ -33,13 +33,15 @@ class Centralization(Metric):
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
         outer, n, inner = columns_ONI.shape
-        if outer == blocks and inner == 1:
-            raise ValueError(
-                "Centralization averages over the axes other than the directed one, and this gradient has none "
-                f"(its only axis has length {n}); leave it out, or give a gradient of two or more dims"
-            )
         split_BONI = columns_ONI.reshape(blocks, outer // blocks, n, inner)
         return (split_BONI - split_BONI.mean((1, 3), keepdim=True)).flatten(0, 1)
+
+    def check(self, shape: tuple[int, ...], axis: Axis) -> None:
+        if self.unfit(shape, axis):
+            raise ValueError(
+                f"Centralization averages over the axes other than the directed one, and a gradient of shape {shape} "
+                "has none; leave it out, or give a gradient of two or more dims"
+            )
 
     def unfit(self, shape: tuple[int, ...], axis: Axis) -> str | None:
         if axis.columns(shape) == axis.groups:
@@ -55,7 +57,7 @@ class Centralization(Metric):
     def inner(self, a: Tensor, b: Tensor, dim: int = 0) -> NoReturn:
         raise self._no("inner product")
 
-    def invert(self, g: Tensor, dim: int = 0) -> NoReturn:
+    def undirect(self, columns_ONI: Tensor) -> NoReturn:
         raise self._no("inverse")
 
     def _no(self, what: str) -> TypeError:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from riesz import solvers
 from riesz.metrics import _numbers
 from riesz.metrics.base import Metric
 
@@ -37,8 +38,8 @@ class ReweightedL2(Metric):
     def __post_init__(self) -> None:
         super().__post_init__()
         lam = _numbers.checked("ReweightedL2", "lam", self.lam, "lam > -1")
-        if lam <= -1:
-            raise ValueError(f"ReweightedL2: lam must be > -1 for the metric to be positive definite, got {lam}")
+        if not -1 < lam <= _numbers.LARGEST:
+            raise ValueError(f"ReweightedL2: lam must be > -1 (and at most {_numbers.LARGEST}), got {lam}")
         self._set(lam=lam)
 
     @classmethod
@@ -51,6 +52,8 @@ class ReweightedL2(Metric):
             tensor([1.5000, 2.5000])
         """
         w = _numbers.positive("ReweightedL2.from_weight", "w", w)
+        if w < 1e-6:
+            raise ValueError(f"ReweightedL2.from_weight: w must be at least 1e-6, got {w}: w - 1 would lose its digits")
         return cls(lam=w - 1.0, scale=1.0 / w)
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
@@ -59,5 +62,5 @@ class ReweightedL2(Metric):
         return 1.0 + self.lam * at_mean_F
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
-        mean_O1I = columns_ONI.mean(1, keepdim=True)
+        mean_O1I = solvers.mean(columns_ONI)
         return columns_ONI * (self.scale + self.blend) + mean_O1I * (self.scale * self.lam)

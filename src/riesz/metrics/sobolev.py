@@ -40,7 +40,7 @@ class Sobolev(Metric):
         self._set(lam=_numbers.positive("Sobolev", "lam", self.lam))
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
-        return 1.0 / (1.0 + self.lam * n**2 * waves_F)
+        return 1.0 / (1.0 + self.lam * (n**2 * waves_F))
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
         return solvers.screened_poisson(columns_ONI, self.lam * columns_ONI.shape[1] ** 2)

@@ -59,11 +59,10 @@ class SobolevTilde(Metric):
         at_mean_F = torch.zeros_like(waves_F)
         at_mean_F[0] = 1.0
         # waves_F[0] is 0: the 1 put in its place only keeps the unused quotient finite.
-        others_F = (1.0 - at_mean_F) / (self.lam * n**2 * (waves_F + at_mean_F))
+        others_F = (1.0 - at_mean_F) / (self.lam * (n**2 * waves_F + at_mean_F))
         return self.mean_factor(n) * at_mean_F + others_F
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
-        n = columns_ONI.shape[1]
-        mean_O1I = columns_ONI.mean(1, keepdim=True)
-        deformation_ONI = solvers.poisson(columns_ONI - mean_O1I).div_(self.lam * n**2)
-        return deformation_ONI.add_(mean_O1I * self.mean_factor(n))
+        mean_O1I = solvers.mean(columns_ONI)
+        deformation_ONI = solvers.poisson(columns_ONI - mean_O1I).div_(self.lam)
+        return deformation_ONI.add_(mean_O1I * self.mean_factor(columns_ONI.shape[1]))

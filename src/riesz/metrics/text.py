@@ -40,13 +40,15 @@ def metric(text: str | Metric) -> Metric:
         return text
     if not isinstance(text, str):
         raise TypeError(f"metric must be a text such as 'sobolev-tilde(lam=0.5)', got {text!r}")
+    if len(text) > 200:
+        raise ValueError(f"metric {text[:40]!r}... has {len(text)} characters; 200 are enough for any metric")
     form = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
     if form is None:
         raise ValueError(f"metric {text!r} cannot be read; write it like 'sobolev-tilde(lam=0.5, blend=0)'")
     name, inside = form[1], form[2] or ""
     if name not in KINDS:
         close = get_close_matches(name, KINDS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         raise ValueError(f"metric {name!r} is not known{hint} Allowed: {', '.join(KINDS)}")
     settings: dict[str, object] = {}
     for setting in filter(None, (part.strip() for part in inside.split(","))):
