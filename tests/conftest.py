@@ -36,11 +36,24 @@ def driven_optimizers() -> defaultdict[str, list[str]]:
     return _driven
 
 
+_trainers: dict[str, float] = {}
+
+
+@pytest.fixture(scope="session")
+def trainer_differences() -> dict[str, float]:
+    """Largest difference in weights to a hand-written loop, by trainer."""
+    return _trainers
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _driven:
         terminalreporter.section("optimizers driven: Identity bit-equal to plain, ReweightedL2 to directing by hand")
         for package, names in _driven.items():
             terminalreporter.write_line(textwrap.fill(f"{package} ({len(names)}): {', '.join(names)}", 120))
+    if _trainers:
+        terminalreporter.section("largest difference in weights to a hand-written loop")
+        for name, difference in _trainers.items():
+            terminalreporter.write_line(f"{name:<50} {difference:.1e}")
     if not _largest:
         return
     write = terminalreporter.write_line

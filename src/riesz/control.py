@@ -59,7 +59,7 @@ def permutation(name: str, n: int, device: torch.device) -> Tensor:
 
     What wrappers put in front of a name (DataParallel, torch.compile) does not count.
     """
-    return _permutation(re.sub(r"\b(module|_orig_mod)\.", "", name), n, device)
+    return _permutation(re.sub(r"\b(module|_orig_mod|_fsdp_wrapped_module)\.", "", name), n, device)
 
 
 @lru_cache(maxsize=1024)

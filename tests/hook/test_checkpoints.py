@@ -83,7 +83,8 @@ def test_an_attached_checkpoint_loads_where_riesz_is_not_installed(tmp_path):
         "import sys; sys.modules['riesz'] = None; import torch;"
         f"state = torch.load({str(tmp_path / 'optimizer.pt')!r}, weights_only=True);"
         "p = [torch.nn.Parameter(torch.zeros(n)) for n in range(1, len(state['param_groups'][0]['params']) + 1)];"
-        "torch.optim.SGD(p, lr=1.0).load_state_dict(state | {'state': {}}); print(state['param_groups'][0]['riesz_step'])"
+        "torch.optim.SGD(p, lr=1.0).load_state_dict(state | {'state': {}});"
+        "print(state['param_groups'][0]['riesz_step'])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "2"

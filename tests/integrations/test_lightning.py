@@ -1,0 +1,107 @@
+"""A real Lightning Trainer: weights equal to a hand-written loop, in each precision, accumulating and clipping."""
+
+from __future__ import annotations
+
+import lightning
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import riesz
+from riesz.integrations.lightning import ChannelDirected
+from training import batch, network
+
+METRIC = riesz.SobolevTilde(0.1)
+pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on loggers and workers
+
+
+def dataset():
+    images, labels = zip(*(batch(step, size=4) for step in range(6)), strict=True)
+    return TensorDataset(torch.cat(images), torch.cat(labels))
+
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+
+    def training_step(self, data, index):
+        images, labels = data
+        return nn.functional.cross_entropy(self.net(images), labels)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+
+def by_lightning(tmp_path, metric=METRIC, **settings):
+    module = Module()
+    callback = ChannelDirected(metric)
+    trainer = lightning.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+        callbacks=[callback],
+        **settings,
+    )
+    trainer.fit(module, DataLoader(dataset(), batch_size=4))
+    assert [r.name for r in callback.attachments[0].report() if r.applied] == ["net.0.weight", "net.3.weight"]
+    return module.net
+
+
+def by_hand(metric=METRIC, bf16=False, accumulate=1, clip=None):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(2):
+        for index, (images, labels) in enumerate(DataLoader(dataset(), batch_size=4)):
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss = nn.functional.cross_entropy(model(images), labels)
+            (loss / accumulate).backward()
+            if (index + 1) % accumulate == 0:
+                if clip is not None:
+                    nn.utils.clip_grad_norm_(model.parameters(), clip)
+                riesz.precondition_([p.grad for p in model.parameters() if p.dim() == 4], metric)
+                optimizer.step()
+                optimizer.zero_grad()
+    return model
+
+
+CASES = {
+    "fp32": ({"precision": "32-true"}, {}),
+    "bf16": ({"precision": "bf16-mixed"}, {"bf16": True}),
+    "accumulating": ({"accumulate_grad_batches": 3}, {"accumulate": 3}),
+    "clipping": ({"gradient_clip_val": 0.05}, {"clip": 0.05}),
+    "bf16, accumulating and clipping": (
+        {"precision": "bf16-mixed", "accumulate_grad_batches": 2, "gradient_clip_val": 0.05},
+        {"bf16": True, "accumulate": 2, "clip": 0.05},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_trainer_equals_a_hand_written_loop(name, tmp_path, trainer_differences):
+    settings, loop = CASES[name]
+    theirs, ours = by_lightning(tmp_path, **settings), by_hand(**loop)
+    difference = max((a - b).abs().max().item() for a, b in zip(theirs.parameters(), ours.parameters(), strict=True))
+    trainer_differences[f"lightning, {name}"] = difference
+    assert difference <= 1e-7
+    plain = by_hand(metric=riesz.Identity(), **loop)
+    assert max((a - b).abs().max().item() for a, b in zip(plain.parameters(), ours.parameters(), strict=True)) > 1e-3
+
+
+def test_the_callback_detaches_when_fitting_ends(tmp_path):
+    module = Module()
+    callback = ChannelDirected(METRIC)
+    trainer = lightning.Trainer(
+        max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[callback],
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(dataset(), batch_size=4))
+    optimizer = callback.attachments[0].optimizer
+    module.net[0].weight.grad = torch.ones_like(module.net[0].weight)
+    optimizer.step()
+    assert (module.net[0].weight.grad == 1).all()

@@ -1,0 +1,32 @@
+"""Every example runs, as a user would run it, only shorter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+CASES = {
+    "plain_loop.py": (["--seeds", "3", "--epochs", "1"], "paired by seed"),
+    "report.py": ([], "directed"),
+    "gan.py": (["--steps", "20"], "#"),
+    "lightning_trainer.py": ([], "1 of 4 directed"),
+    "hugging_face_trainer.py": ([], "1 of 4 directed"),
+}
+
+
+def test_every_example_is_here():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_example_runs(name, tmp_path):
+    arguments, words = CASES[name]
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    assert words in done.stdout
