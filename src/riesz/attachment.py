@@ -58,7 +58,7 @@ class Attachment:
         self._metric = metric
         self._live = metric.live()
         self._schedule: Schedule | None = None
-        self._traces: list[diagnostics.Trace] = []
+        self._trace: diagnostics.Trace | None = None
         self._kept: list[dict[str, Any]] = []
         self._plan = make_plan(optimizer.param_groups, scope, metric, self._live)
         optimizer.register_step_pre_hook(self._before_step)
@@ -84,7 +84,7 @@ class Attachment:
             self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, live)
             self._live = live
         self._metric = metric
-        self._traces = []
+        self._trace = None
 
     @property
     def step(self) -> int:
@@ -126,11 +126,11 @@ class Attachment:
         Exact if `recording` was on during the step. Otherwise the original gradient is worked out from the directed
         one, which is still in `.grad`; where that would lose too many digits, or `.grad` is gone, an error says so.
         """
-        if not self._traces:
+        if self._trace is None:
             raise RuntimeError(
                 "diagnostics: the last step was not directed by this metric; call optimizer.step() first"
             )
-        return diagnostics.diagnose(self._traces, self._control)
+        return diagnostics.diagnose(self._trace, self._live, self._metric, self._control)
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`. Safe to call twice."""
@@ -153,12 +153,11 @@ class Attachment:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         from riesz import untraced
 
-        if _is_nested(optimizer):
-            return None
-        untraced.run(self._follow_schedule)
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
-            untraced.run(self._direct)
+            untraced.run(self._step_without_closure)
+            return None
+        if not untraced.run(self._begins):
             return None
 
         # The gradients do not exist yet: direct them each time the closure has computed them.
@@ -170,6 +169,17 @@ class Attachment:
         if len(args) > 1:
             return (args[0], closure_then_direct, *args[2:]), kwargs
         return args, {**kwargs, "closure": closure_then_direct}
+
+    def _begins(self) -> bool:
+        """Whether this is a step of its own; if so, the schedule has set the metric for it."""
+        if _is_nested(self.optimizer):
+            return False
+        self._follow_schedule()
+        return True
+
+    def _step_without_closure(self) -> None:
+        if self._begins():
+            self._direct()
 
     def _follow_schedule(self) -> None:
         if self._schedule is None:
@@ -189,22 +199,21 @@ class Attachment:
 
     @torch.no_grad()
     def _direct(self) -> None:
-        self._traces = []
+        self._trace = None
         if not self.enabled:
             return
         present = self._present()
         for target, gradient in present:
             check_writable(gradient, f"the gradient of {target.name!r}")
-        originals = [gradient.clone() if self.recording else None for _, gradient in present]
+        originals = [gradient.clone() for _, gradient in present] if self.recording else None
         by_metric: dict[int, list[tuple[Target, Job]]] = {}
         for target, gradient in present:
             by_metric.setdefault(id(target.metric), []).append((target, Job.open(gradient, target.axis)))
         for work in by_metric.values():
             self._apply(work, work[0][0].metric)
-        self._traces = [
-            diagnostics.Trace.of(t.name, t.parameter, t.axis, self._as_set(t.metric), gradient, original)
-            for (t, gradient), original in zip(present, originals, strict=True)
-        ]
+        self._trace = diagnostics.Trace.of(
+            [target for target, _ in present], [gradient for _, gradient in present], originals
+        )
 
     def _apply(self, work: list[tuple[Target, Job]], metric: Metric) -> None:
         if self._control is None:
@@ -214,9 +223,6 @@ class Attachment:
         direct_(copies, metric, self._backend)
         for (target, home), copy in zip(work, copies, strict=True):
             controls.put_back(home, copy, target.name, self._control)
-
-    def _as_set(self, metric: Metric) -> Metric:
-        return self._metric if metric is self._live else metric
 
     def _present(self) -> list[tuple[Target, Tensor]]:
         """What has a gradient now; the plan is made again if the optimizer's groups are no longer the same."""
@@ -252,8 +258,6 @@ def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
     A subclass whose `step` calls `super().step()` runs its hooks twice, once an instance of the base class was made,
     and the metric would be applied twice. The stack tells, also after a step that ended with an exception.
     """
-    if torch.compiler.is_compiling():
-        return False
     code = getattr(type(optimizer).step, "__code__", None)
     frame: FrameType | None = sys._getframe(1)
     found = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -16,49 +17,57 @@ from torch import Tensor
 from riesz.axis import Axis, Job
 from riesz.control import Control, permutation
 from riesz.metrics import Centralization, Metric
+from riesz.plan import Target
 from riesz.report import Diagnoses, Diagnosis
 
 MOST_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still told."""
 
+_version = attrgetter("_version")
+
 
 @dataclass(frozen=True)
 class Trace:
-    """What a step left behind of one parameter: enough to know its gradient again, nothing that keeps it alive."""
+    """What a step left behind: enough to know its gradients again, nothing that keeps them alive."""
 
-    name: str
-    parameter: Tensor
-    axis: Axis
-    metric: Metric
-    identity: tuple[int, int, int]
-    products: Tensor | None
+    targets: Sequence[Target]
+    identities: Sequence[int]
+    versions: Sequence[int]
+    products: Sequence[Tensor] | None
 
     @classmethod
-    def of(cls, name: str, parameter: Tensor, axis: Axis, metric: Metric, g: Tensor, f: Tensor | None) -> Trace:
-        return cls(name, parameter, axis, metric, _identity(g), None if f is None else _products(f, g))
+    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], originals: Sequence[Tensor] | None) -> Trace:
+        products = None if originals is None else [_products(f, g) for f, g in zip(originals, directed, strict=True)]
+        return cls(targets, list(map(id, directed)), list(map(_version, directed)), products)
 
 
-def diagnose(traces: Sequence[Trace], control: Control) -> Diagnoses:
-    """The diagnoses of a step; parameters that cannot be told any more are named in notes."""
+def diagnose(trace: Trace, live: Metric, metric: Metric, control: Control) -> Diagnoses:
+    """The diagnoses of a step; parameters that cannot be told any more are named in notes.
+
+    Args:
+        trace: what the step left behind.
+        live, metric: the attachment's metric as it is driven, and its value; groups may have metrics of their own.
+        control: the control in force.
+    """
     told, notes = [], []
-    for trace in traces:
-        products = trace.products if trace.products is not None else _recovered_products(trace, control)
+    for index, target in enumerate(trace.targets):
+        products: Tensor | str
+        if trace.products is not None:
+            products = trace.products[index]
+        else:
+            seen = (trace.identities[index], trace.versions[index])
+            products = _recovered(target, metric if target.metric is live else target.metric, seen, control)
         if isinstance(products, str):
-            notes.append(f"{trace.name}: {products}")
+            notes.append(f"{target.name}: {products}")
             continue
         ff, gg, fg = products.tolist()
-        told.append(Diagnosis(trace.name, (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0))
+        told.append(Diagnosis(target.name, (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0))
     if not told:
+        reasons = "\n".join(notes) or "no parameter had a gradient"
         raise RuntimeError(
-            "diagnostics: nothing can be told of the last step; set attachment.recording = True before it\n"
-            + "\n".join(notes)
+            f"diagnostics: nothing can be told of the last step; set attachment.recording = True before it\n{reasons}"
         )
     return Diagnoses(told, tuple(notes))
-
-
-def _identity(g: Tensor) -> tuple[int, int, int]:
-    """Changes when the gradient is replaced or written to, by anyone."""
-    return id(g), g.data_ptr(), g._version
 
 
 def _products(f: Tensor, g: Tensor) -> Tensor:
@@ -68,28 +77,33 @@ def _products(f: Tensor, g: Tensor) -> Tensor:
     return torch.stack([torch.vdot(a, b).real for a, b in ((flat_f, flat_f), (flat_g, flat_g), (flat_f, flat_g))])
 
 
-def _recovered_products(trace: Trace, control: Control) -> Tensor | str:
-    g = trace.parameter.grad
+def _recovered(target: Target, metric: Metric, seen: tuple[int, int], control: Control) -> Tensor | str:
+    g = target.parameter.grad
     if g is None:
         return "its gradient is gone (zero_grad)"
-    if _identity(g) != trace.identity:
+    if (id(g), g._version) != seen:
         return "its gradient was changed after the step directed it"
-    if isinstance(trace.metric, Centralization):
+    if isinstance(metric, Centralization):
         return "a projection cannot be undone"
-    symbol_F = trace.metric.symbol(trace.axis.length(tuple(g.shape)))
+    symbol_F = metric.symbol(target.axis.length(tuple(g.shape)))
     if float(symbol_F.max() / symbol_F.min()) * torch.finfo(g.dtype).eps > MOST_ERROR:
-        return f"{trace.metric!r} smooths it too strongly to tell the original from a {g.dtype} result"
+        return f"{metric!r} smooths it too strongly to tell the original from a {g.dtype} result"
     wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
-    job = Job.open(wide, trace.axis)
-    columns_ONI = job.read()
-    order = permutation(trace.name, job.length, g.device)
-    if control == "permuted":
-        columns_ONI = columns_ONI.index_select(1, order)
-    columns_ONI = trace.metric.undirect(columns_ONI)
-    if control == "permuted":
-        columns_ONI = columns_ONI[:, order.argsort()]
-    f = torch.empty_like(wide)
-    Job.open(f, trace.axis).write(columns_ONI)
+    f = _undirected(wide, target.name, target.axis, metric, shuffled=control == "permuted")
     if control == "norm":
         f *= wide.norm() / f.norm()
     return _products(f, wide)
+
+
+def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, shuffled: bool) -> Tensor:
+    job = Job.open(g, axis)
+    columns_ONI = job.read()
+    order = permutation(name, job.length, g.device)
+    if shuffled:
+        columns_ONI = columns_ONI.index_select(1, order)
+    columns_ONI = metric.undirect(columns_ONI)
+    if shuffled:
+        columns_ONI = columns_ONI[:, order.argsort()]
+    f = torch.empty_like(g)
+    Job.open(f, axis).write(columns_ONI)
+    return f

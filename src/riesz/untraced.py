@@ -8,10 +8,13 @@ loads the compiler, which any optimizer has done by then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
+Result = TypeVar("Result")
+
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def run(work: Callable[[], None]) -> None:
-    work()
+def run(work: Callable[[], Result]) -> Result:
+    return work()
