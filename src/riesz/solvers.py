@@ -163,7 +163,7 @@ def screened_poisson(columns_ONI: Tensor, sigma: float | Tensor) -> Tensor:
     log_z = -2 * torch.asinh(0.5 / strength.sqrt())
     mean_O1I = mean(columns_ONI)
     centred_ONI = columns_ONI - mean_O1I
-    if float(strength) > columns_ONI.shape[1] ** 2 and columns_ONI.device.type != "mps":
+    if 100 * float(strength) > columns_ONI.shape[1] ** 2 and columns_ONI.device.type != "mps":
         # So strong that the recursions run round the axis many times: each direction is large, their sum is small.
         centred_ONI = centred_ONI.double()
     # The result has no mean either; what rounding leaves of one is taken off.
