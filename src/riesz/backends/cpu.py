@@ -1,0 +1,233 @@
+"""The backend for gradients on the CPU: compiled kernels at the speed of memory, on torch's own threads.
+
+Requirements it meets:
+- all gradients of a step in one call, written where they lie; only what is not dense in memory is copied and put back;
+- nothing about a tensor is assumed from the step before without being checked (`Plan`);
+- what the kernels cannot see through (subclasses, functorch, negative views) is refused, and another backend serves;
+- a dispatch mode or a compiler sees one opaque in-place operator, `riesz::direct_`;
+- in-place writes count as such: version counters move, so autograd still notices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from riesz.axis import Job
+from riesz.backends.eager import EAGER
+from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetric, Native, load, threads
+from riesz.backends.registry import Backend
+from riesz.metrics import (
+    Centralization,
+    Identity,
+    LaplacianSmoothing,
+    Metric,
+    ReweightedL2,
+    Sobolev,
+    SobolevTilde,
+)
+
+KINDS: dict[type[Metric], int] = {
+    Identity: 0,
+    ReweightedL2: 1,
+    Sobolev: 2,
+    SobolevTilde: 3,
+    LaplacianSmoothing: 4,
+    Centralization: 5,
+}
+
+LONGEST_STRIP = 1 << 20
+"""Longest axis of a strip of columns. The scratch memory of one grows with it; a lone column has no such limit."""
+
+_native: Native | str = load()
+
+
+def _missing() -> str | None:
+    return _native if isinstance(_native, str) else None
+
+
+def _refuses(gradient: Tensor) -> str | None:
+    if not gradient.is_cpu:
+        return f"it is on {gradient.device}"
+    if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter:
+        return f"it is a {type(gradient).__name__}, whose memory is not its own to read"
+    if gradient.dtype not in DTYPES:
+        return f"its dtype is {gradient.dtype}"
+    if torch.compiler.is_compiling():
+        return None
+    if gradient.is_neg() or gradient._is_zerotensor():
+        return "its memory does not hold its values (a lazy negative or zero)"
+    if torch._C._functorch.is_functorch_wrapped_tensor(gradient):
+        return "it is inside a functorch transform"
+    return None
+
+
+def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
+    left, mine = [], []
+    for job in jobs:
+        (mine if _native_serves(job, metric) else left).append(job)
+    if left:
+        EAGER.direct_(left, metric)
+    if not mine:
+        return
+    views = [job.view for job in mine]
+    geometry = [number for job in mine for number in (*job.shape, job.blocks)]
+    if _is_watched():
+        torch.ops.riesz.direct_(views, geometry, KINDS[type(metric)], _riemann(metric), _stacked(metric))
+    else:
+        _run(views, _c_jobs(views, geometry), _c_metric(metric))
+
+
+def _native_serves(job: Job, metric: Metric) -> bool:
+    if type(metric) not in KINDS:
+        return False
+    if type(metric) is Centralization and job.outer == job.blocks and job.inner == 1:
+        return False  # nothing to average over: eager has the error for it
+    return job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
+
+
+def _is_watched() -> bool:
+    """Whether a compiler or a dispatch mode must see what is done."""
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
+# -- from Python to C ----------------------------------------------------------------------------------------------
+
+
+def _riemann(metric: Metric) -> bool:
+    return isinstance(metric, SobolevTilde) and metric.riemann
+
+
+def _strength(metric: Metric) -> Any:
+    return getattr(metric, "lam", getattr(metric, "sigma", 1.0))
+
+
+def _stacked(metric: Metric) -> Tensor:
+    """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
+    numbers = (_strength(metric), metric.scale, metric.blend)
+    return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])
+
+
+def _c_metric(metric: Metric) -> CMetric:
+    return CMetric(KINDS[type(metric)], _riemann(metric), _strength(metric), metric.scale, metric.blend)
+
+
+def _c_jobs(views: Sequence[Tensor], geometry: Sequence[int]) -> ctypes.Array[CJob]:
+    jobs = (CJob * len(views))()
+    for index, view in enumerate(views):
+        jobs[index] = CJob(*geometry[4 * index : 4 * index + 4], DTYPES[view.dtype])
+    return jobs
+
+
+def _run(views: Sequence[Tensor], jobs: ctypes.Array[CJob], metric: CMetric) -> None:
+    dense = [view.contiguous() for view in views]
+    if not _call([tensor.data_ptr() for tensor in dense], jobs, metric):
+        # Two of them share memory. One after the other is what a loop over them would do.
+        for index, view in enumerate(views):
+            _run([view], (CJob * 1)(jobs[index]), metric)
+        return
+    for view, tensor in zip(views, dense, strict=True):
+        if tensor is not view:
+            view.copy_(tensor)
+    _count_writes(views)
+
+
+def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) -> bool:
+    """Whether it was done; False, and nothing was touched, if some jobs share memory."""
+    native = _native
+    assert isinstance(native, Native)
+    count = len(pointers)
+    data = (ctypes.c_void_p * count)(*pointers)
+    result = native.direct(data, jobs, count, metric, native.parallel_for, threads())
+    if result == NO_MEMORY:
+        raise MemoryError("riesz: no memory for the scratch space of the cpu backend")
+    if result not in (DONE, OVERLAP):
+        raise RuntimeError(f"riesz: the cpu backend refused its arguments (code {result})")
+    return bool(result == DONE)
+
+
+def _count_writes(tensors: Sequence[Tensor]) -> None:
+    if not torch.is_inference_mode_enabled():
+        torch.autograd.graph.increment_version(tensors)
+
+
+# -- the same list again ---------------------------------------------------------------------------------------------
+
+
+class Plan:
+    """What was learnt about a list of gradients, and the check that it still holds.
+
+    Addresses are read anew at every call; shape, strides, dtype, device and kind of every tensor are compared. Whatever
+    differs, the call returns False with nothing touched, and the long way learns again.
+    """
+
+    def __init__(self, gradients: Sequence[Tensor], jobs: Sequence[Job]):
+        geometry = [number for job in jobs for number in (*job.shape, job.blocks)]
+        self._jobs = _c_jobs(gradients, geometry)
+        self._shapes = [gradient.shape for gradient in gradients]
+        self._strides = [gradient.stride() for gradient in gradients]
+        self._dtypes = [gradient.dtype for gradient in gradients]
+        self._lone = any(job.outer == job.blocks and job.inner == 1 for job in jobs)
+
+    @classmethod
+    def of(cls, gradients: Sequence[Tensor], jobs: Sequence[Job]) -> Plan | None:
+        """A plan, or None where a gradient needs more than its address."""
+        for gradient, job in zip(gradients, jobs, strict=True):
+            whole = type(gradient) is Tensor and gradient.dtype in DTYPES and job.view.is_contiguous()
+            short = job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
+            if not (whole and short and job.view.data_ptr() == gradient.data_ptr() != 0):
+                return None
+        return cls(gradients, jobs)
+
+    def __call__(self, gradients: Sequence[Tensor], metric: Metric) -> bool:
+        kind = KINDS.get(type(metric))
+        if kind is None or (self._lone and kind == KINDS[Centralization]) or _is_watched():
+            return False
+        for gradient in gradients:
+            if type(gradient) is not Tensor or not gradient.is_cpu or gradient.is_neg() or gradient.is_inference():
+                return False
+        if [gradient.shape for gradient in gradients] != self._shapes:
+            return False
+        if [gradient.stride() for gradient in gradients] != self._strides:
+            return False
+        if [gradient.dtype for gradient in gradients] != self._dtypes:
+            return False
+        pointers = [gradient.data_ptr() for gradient in gradients]
+        if 0 in pointers or not _call(pointers, self._jobs, _c_metric(metric)):
+            return False
+        _count_writes(gradients)
+        return True
+
+
+# -- the operator a compiler sees ------------------------------------------------------------------------------------
+
+_library = torch.library.Library("riesz", "DEF")
+_library.define("direct_(Tensor(a!)[] views, SymInt[] geometry, int kind, bool riemann, Tensor numbers) -> ()")
+
+
+def _op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
+    strength, scale, blend = numbers.tolist()
+    _run(views, _c_jobs(views, geometry), CMetric(kind, riemann, strength, scale, blend))
+
+
+def _fake_op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
+    """Writes its arguments and returns nothing: there is nothing to say about shapes."""
+
+
+_library.impl("direct_", _op, "CPU")
+torch.library.register_fake("riesz::direct_", _fake_op, lib=_library)
+
+CPU = Backend(
+    name="cpu",
+    summary="compiled kernels" + (f" ({_native.instructions})" if isinstance(_native, Native) else ""),
+    rank=10,
+    missing=_missing,
+    refuses=_refuses,
+    direct_=_direct_,
+    device="cpu",
+    plan=Plan.of,
+)
