@@ -22,7 +22,7 @@ struct riesz_recipe {
   double log_z, z_n;    // SCREENED: log z and z^n
 };
 
-enum { MAX_LANES = 64, STAGE_PAD = 16, SUMS = 3 };
+enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 256 };
 
 // A piece of one long column: `lanes` neighbouring segments of `length` entries each, from `start` on.
 struct riesz_piece {
@@ -38,7 +38,7 @@ struct riesz_kernels {
   void (*piece_sums)(const void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
                      double shift, double* sums, char* scratch);
   void (*piece_walk)(void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
-                     const double* starts, char* scratch);
+                     double* starts, char* scratch);
   // g = factor f on entries begin..end.
   void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);
   // Rows begin..end (block-major) of a job lose their mean.

@@ -5,7 +5,8 @@
 
 namespace {
 
-const int64_t SEGMENT = 128;
+const int64_t SEGMENT = MAX_SEGMENT;
+const int64_t SMALL = 65536;
 
 // One segment in order along the column.
 struct Segment {
@@ -101,10 +102,18 @@ void join_screened(const riesz_recipe& r, double shift, std::vector<Segment>& al
   }
 }
 
-double first_entry(const void* data) {
-  double first;
+// The mean of a float64 column, taken from the difference to its first entry: that of a constant one is exact.
+double mean_of(const void* data, int64_t n) {
+  const int64_t wide = 8;
+  double first, part[wide] = {}, entry;
   std::memcpy(&first, data, sizeof first);
-  return first;
+  for (int64_t i = 0; i < n; i++) {
+    std::memcpy(&entry, static_cast<const char*>(data) + i * 8, sizeof entry);
+    part[i % wide] += entry - first;
+  }
+  double sum = 0;
+  for (double p : part) sum += p;
+  return first + sum / (double)n;
 }
 
 }  // namespace
@@ -113,9 +122,11 @@ bool riesz_is_long(const riesz_job& job, const riesz_recipe& recipe) {
   return job.inner == 1 && job.length >= 512 && job.outer <= 16 && recipe.way != WAY_SCALE && recipe.way != WAY_CENTRAL;
 }
 
+bool riesz_is_small(const riesz_long_column& column) { return column.n <= SMALL; }
+
 riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_recipe& recipe) {
   // Only float64 shifts its sums; see `shifted`.
-  riesz_long_column column{job, data, dtype, n, recipe, dtype == RIESZ_FLOAT64 ? first_entry(data) : 0, {}, {}};
+  riesz_long_column column{job, data, dtype, n, recipe, dtype == RIESZ_FLOAT64 ? mean_of(data, n) : 0, {}, {}};
   const int64_t full = MAX_LANES * SEGMENT;
   int64_t start = 0;
   for (; start + full <= n; start += full) column.pieces.push_back({start, MAX_LANES, SEGMENT});

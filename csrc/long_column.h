@@ -17,6 +17,9 @@ struct riesz_long_column {
   std::vector<double> sums;  // per piece: sums, replaced by starts, each [3][64]
 };
 
+// Whether one thread takes the sums, joins them and walks, all while the column is in its cache.
+bool riesz_is_small(const riesz_long_column& column);
+
 bool riesz_is_long(const riesz_job& job, const riesz_recipe& recipe);
 riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_recipe& recipe);
 

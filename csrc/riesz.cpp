@@ -73,6 +73,7 @@ struct Call {
       for (int64_t p = t.begin; p < t.end; p++)
         k->piece_sums(c.data, c.dtype, &c.recipe, &c.pieces[static_cast<size_t>(p)], c.shift,
                       &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)], scratch);
+      if (riesz_is_small(c)) join(t), walk(t, scratch);
       return;
     }
     const riesz_job& job = jobs[t.job];
@@ -82,7 +83,9 @@ struct Call {
     else k->columns(data[t.job], &job, &recipe, t.begin, t.end, scratch);
   }
 
-  void second(const riesz_task& t, char* scratch) {
+  void join(const riesz_task& t) { riesz_join(columns[static_cast<size_t>(t.job - count)]); }
+
+  void walk(const riesz_task& t, char* scratch) {
     riesz_long_column& c = columns[static_cast<size_t>(t.job - count)];
     for (int64_t p = t.begin; p < t.end; p++)
       k->piece_walk(c.data, c.dtype, &c.recipe, &c.pieces[static_cast<size_t>(p)],
@@ -103,7 +106,7 @@ struct Call {
 };
 
 int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parallel_for, int64_t threads) {
-  std::vector<riesz_task> tasks, more;
+  std::vector<riesz_task> tasks, joins, walks;
   int64_t scratch = scratch_bytes(1);
   for (int64_t i = 0; i < call.count; i++) {
     const riesz_job& job = call.jobs[i];
@@ -116,24 +119,30 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
         void* column = static_cast<char*>(call.data[i]) + o * job.length * bytes_per_entry(job.dtype);
         int64_t name = call.count + static_cast<int64_t>(call.columns.size());
         call.columns.push_back(riesz_cut(i, column, job.dtype, job.length, recipe));
-        int64_t pieces = static_cast<int64_t>(call.columns.back().pieces.size());
-        cut(tasks, name, pieces, job.length);
-        cut(more, name, pieces, job.length);
-        for (const riesz_piece& piece : call.columns.back().pieces)
-          scratch = std::max(scratch, scratch_bytes(piece.length));
+        const riesz_long_column& added = call.columns.back();
+        int64_t pieces = static_cast<int64_t>(added.pieces.size());
+        if (riesz_is_small(added)) {
+          tasks.push_back({name, 0, pieces, job.length});
+        } else {
+          cut(tasks, name, pieces, job.length);
+          joins.push_back({name, 0, pieces, job.length / 16});
+          cut(walks, name, pieces, job.length);
+        }
+        for (const riesz_piece& piece : added.pieces) scratch = std::max(scratch, scratch_bytes(piece.length));
       }
     } else {
       cut(tasks, i, call.units(i), entries(job));
       if (recipe.way != WAY_SCALE && recipe.way != WAY_CENTRAL) scratch = std::max(scratch, scratch_bytes(job.length));
     }
   }
-  auto first = [](const riesz_task& t, char* s, void* c) { static_cast<Call*>(c)->first(t, s); };
-  auto second = [](const riesz_task& t, char* s, void* c) { static_cast<Call*>(c)->second(t, s); };
-  if (!riesz_run(tasks.data(), (int64_t)tasks.size(), scratch, parallel_for, threads, first, &call)) return RIESZ_NO_MEMORY;
-  if (call.columns.empty()) return RIESZ_DONE;
-  for (riesz_long_column& column : call.columns) riesz_join(column);
-  if (!riesz_run(more.data(), (int64_t)more.size(), scratch, parallel_for, threads, second, &call)) return RIESZ_NO_MEMORY;
-  return RIESZ_DONE;
+  auto first = [](const riesz_task& t, char* memory, void* c) { static_cast<Call*>(c)->first(t, memory); };
+  auto join = [](const riesz_task& t, char*, void* c) { static_cast<Call*>(c)->join(t); };
+  auto walk = [](const riesz_task& t, char* memory, void* c) { static_cast<Call*>(c)->walk(t, memory); };
+  auto run = [&](const std::vector<riesz_task>& which, void (*how)(const riesz_task&, char*, void*)) {
+    return which.empty() || riesz_run(which.data(), static_cast<int64_t>(which.size()), scratch, parallel_for, threads,
+                                      how, &call);
+  };
+  return run(tasks, first) && run(joins, join) && run(walks, walk) ? RIESZ_DONE : RIESZ_NO_MEMORY;
 }
 
 bool valid(const riesz_job& job) {

@@ -40,9 +40,13 @@ def precondition_(
     """
     check_metric(metric)
     backends.check_name(backend)
+    if _again(grads, metric, dim, backend):
+        return grads
     if isinstance(grads, Tensor):
         check_writable(grads, "precondition_: grads")
-        direct_([Job.open(grads, Axis.checked(dim, grads))], metric, backend)
+        job = Job.open(grads, Axis.checked(dim, grads))
+        direct_([job], metric, backend)
+        _remember([grads], [job], dim, backend)
         return grads
     if not isinstance(grads, (list, tuple)):
         raise TypeError(
@@ -50,8 +54,37 @@ def precondition_(
         )
     for index, grad in enumerate(grads):
         check_writable(grad, f"precondition_: grads[{index}]")
-    direct_([Job.open(grad, Axis.checked(dim, grad)) for grad in grads], metric, backend)
+    jobs = [Job.open(grad, Axis.checked(dim, grad)) for grad in grads]
+    direct_(jobs, metric, backend)
+    _remember(grads, jobs, dim, backend)
     return grads
+
+
+_planned: dict[tuple[int, str, int], backends.Planned] = {}
+"""How lists of gradients were served last, by dim, backend and length of the list."""
+
+MAX_PLANNED = 64
+
+
+def _again(grads: object, metric: Metric, dim: object, backend: str) -> bool:
+    """Whether the gradients were alike those of an earlier call and are directed, the short way."""
+    if type(dim) is not int or torch.compiler.is_compiling():
+        return False
+    gradients = [grads] if isinstance(grads, Tensor) else grads
+    if not isinstance(gradients, (list, tuple)):
+        return False
+    planned = _planned.get((dim, backend, len(gradients)))
+    return planned is not None and planned.direct_(gradients, metric)
+
+
+def _remember(gradients: Sequence[Tensor], jobs: Sequence[Job], dim: int, backend: str) -> None:
+    if torch.compiler.is_compiling():
+        return
+    if len(_planned) >= MAX_PLANNED:
+        _planned.clear()
+    planned = backends.Planned()
+    planned.learn(backend, gradients, jobs)
+    _planned[dim, backend, len(gradients)] = planned
 
 
 @torch.no_grad()
