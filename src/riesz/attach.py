@@ -10,6 +10,7 @@ Requirements it meets:
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -57,7 +58,9 @@ class Attachment:
         self._metric = metric
         self._live = metric.live()
         self._seen: list[tuple[Tensor, torch.Size]] = []
+        self._seen_objects: list[Tensor] = []
         self._targets: list[_Target] = []
+        self._planned = backends.Planned()
         self._recorded: Diagnoses | None = None
         self._stepped = False
         self._look_up()
@@ -137,7 +140,7 @@ class Attachment:
 
     @torch.no_grad()
     def _direct(self) -> None:
-        if not self.enabled:
+        if not self.enabled or self._directed_again():
             return
         targets, gradients = [], []
         for target, gradient in self._present():
@@ -151,6 +154,24 @@ class Attachment:
         if originals is not None:
             self._recorded = diagnostics.compare([t.name for t in targets], originals, gradients)
 
+    def _directed_again(self) -> bool:
+        """Whether all gradients were there, alike those of the last step, and are directed, the short way.
+
+        `Planned` compares every gradient anew; what it cannot know is which parameter a gradient belongs to, so the
+        parameters must be the same objects and none may lack a gradient.
+        """
+        if self._control is not None or self.recording:
+            return False
+        parameters = self._parameters()
+        if len(parameters) != len(self._seen) or not all(map(operator.is_, parameters, self._seen_objects)):
+            return False
+        # A parameter without a gradient contributes None, which no plan takes.
+        if not self._planned.direct_([target.parameter.grad for target in self._targets], self._live):
+            return False
+        self._stepped = True
+        self._recorded = None
+        return True
+
     def _apply(self, targets: list[_Target], gradients: list[Tensor]) -> None:
         jobs = [Job.open(gradient, target.axis) for gradient, target in zip(gradients, targets, strict=True)]
         if self._control == "norm":
@@ -162,6 +183,8 @@ class Attachment:
                 controls.put_back(job, copy, order)
         else:
             direct_(jobs, self._live, self._backend)
+            if len(targets) == len(self._targets):
+                self._planned.learn(self._backend, gradients, jobs)
 
     def _present(self) -> Iterator[tuple[_Target, Tensor]]:
         """What has a gradient now, looked up again if the optimizer's parameters are no longer the same objects."""
@@ -181,6 +204,8 @@ class Attachment:
             raise nothing_matched(records)
         parameters = self._parameters()
         self._seen = [(parameter, parameter.shape) for parameter in parameters]
+        self._seen_objects = parameters
+        self._planned = backends.Planned()
         self._targets = [
             _Target(record.name, parameter, record.where)
             for record, parameter in zip(records, parameters, strict=True)
