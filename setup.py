@@ -1,7 +1,7 @@
 """Builds the kernels in csrc/ into one plain shared library, which `riesz.backends.cpu` loads with ctypes.
 
-The rest of the package is described in pyproject.toml. The library has no Python in it, so one wheel per platform serves
-every Python; and it is optional: without a C++17 compiler the install succeeds and the eager backend serves.
+The rest of the package is described in pyproject.toml. The library has no Python in it, so one wheel per platform
+serves every Python; and it is optional: without a C++17 compiler the install succeeds and the eager backend serves.
 """
 
 import platform
@@ -11,17 +11,19 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-COMMON = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-g0", "-Wno-psabi"]
+COMMON = [
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-g0",
+    "-Wno-psabi",
+]
 X86 = {
     "csrc/avx2.cpp": ["-mavx2", "-mfma"],
-    "csrc/avx512.cpp": [
-        "-mavx512f",
-        "-mavx512vl",
-        "-mavx512dq",
-        "-mavx512bw",
-        "-mfma",
-        "-mprefer-vector-width=512",
-    ],
+    "csrc/avx512.cpp": ["-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mfma", "-mprefer-vector-width=512"],
 }
 SHARED = ["csrc/riesz.cpp", "csrc/scheduler.cpp", "csrc/long_column.cpp", "csrc/recipe.cpp", "csrc/portable.cpp"]
 ON_X86 = platform.machine().lower() in ("x86_64", "amd64")

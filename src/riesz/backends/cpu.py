@@ -11,6 +11,7 @@ Requirements it meets:
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from riesz.axis import Job
+from riesz.backends.alike import alike
 from riesz.backends.eager import EAGER
 from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetric, Native, load, threads
 from riesz.backends.registry import Backend
@@ -67,9 +69,8 @@ def _refuses(gradient: Tensor) -> str | None:
 
 
 def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
-    left, mine = [], []
-    for job in jobs:
-        (mine if _native_serves(job, metric) else left).append(job)
+    mine = [job for job in jobs if _native_serves(job, metric)]
+    left = [job for job in jobs if not _native_serves(job, metric)]
     if left:
         EAGER.direct_(left, metric)
     if not mine:
@@ -140,9 +141,8 @@ def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) ->
     """Whether it was done; False, and nothing was touched, if some jobs share memory."""
     native = _native
     assert isinstance(native, Native)
-    count = len(pointers)
-    data = (ctypes.c_void_p * count)(*pointers)
-    result = native.direct(data, jobs, count, metric, native.parallel_for, threads())
+    data = array("Q", pointers)
+    result = native.direct(data.buffer_info()[0], jobs, len(pointers), metric, native.parallel_for, threads())
     if result == NO_MEMORY:
         raise MemoryError("riesz: no memory for the scratch space of the cpu backend")
     if result not in (DONE, OVERLAP):
@@ -158,6 +158,9 @@ def _count_writes(tensors: Sequence[Tensor]) -> None:
 # -- the same list again ---------------------------------------------------------------------------------------------
 
 
+_data_ptr = Tensor.data_ptr
+
+
 class Plan:
     """What was learnt about a list of gradients, and the check that it still holds.
 
@@ -168,44 +171,37 @@ class Plan:
     def __init__(self, gradients: Sequence[Tensor], jobs: Sequence[Job]):
         geometry = [number for job in jobs for number in (*job.shape, job.blocks)]
         self._jobs = _c_jobs(gradients, geometry)
-        self._shapes = [gradient.shape for gradient in gradients]
-        self._strides = [gradient.stride() for gradient in gradients]
-        self._dtypes = [gradient.dtype for gradient in gradients]
+        self._alike = alike(gradients)
         self._lone = any(job.outer == job.blocks and job.inner == 1 for job in jobs)
 
     @classmethod
     def of(cls, gradients: Sequence[Tensor], jobs: Sequence[Job]) -> Plan | None:
         """A plan, or None where a gradient needs more than its address."""
         for gradient, job in zip(gradients, jobs, strict=True):
-            whole = type(gradient) is Tensor and gradient.dtype in DTYPES and job.view.is_contiguous()
+            plain = type(gradient) is Tensor and not gradient.is_inference() and not gradient.is_neg()
+            whole = plain and gradient.dtype in DTYPES and job.view.is_contiguous()
             short = job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
             if not (whole and short and job.view.data_ptr() == gradient.data_ptr() != 0):
                 return None
         return cls(gradients, jobs)
 
-    def __call__(self, gradients: Sequence[Tensor], metric: Metric) -> bool:
+    def __call__(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
         kind = KINDS.get(type(metric))
         if kind is None or (self._lone and kind == KINDS[Centralization]) or _is_watched():
             return False
-        for gradient in gradients:
-            if type(gradient) is not Tensor or not gradient.is_cpu or gradient.is_neg() or gradient.is_inference():
-                return False
-        if [gradient.shape for gradient in gradients] != self._shapes:
+        if not self._alike(gradients):
             return False
-        if [gradient.stride() for gradient in gradients] != self._strides:
-            return False
-        if [gradient.dtype for gradient in gradients] != self._dtypes:
-            return False
-        pointers = [gradient.data_ptr() for gradient in gradients]
+        known: list[Any] = list(gradients)
+        pointers = list(map(_data_ptr, known))
         if 0 in pointers or not _call(pointers, self._jobs, _c_metric(metric)):
             return False
-        _count_writes(gradients)
+        _count_writes(known)
         return True
 
 
 # -- the operator a compiler sees ------------------------------------------------------------------------------------
 
-_library = torch.library.Library("riesz", "DEF")
+_library: Any = torch.library.Library("riesz", "DEF")  # type: ignore[no-untyped-call]
 _library.define("direct_(Tensor(a!)[] views, SymInt[] geometry, int kind, bool riemann, Tensor numbers) -> ()")
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from riesz.axis import Job
 from riesz.metrics import Metric
 
-Plan = Callable[[Sequence[Tensor], Metric], bool]
+Plan = Callable[[Sequence[Tensor | None], Metric], bool]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Planned:
         self._plan: Plan | None = None
         self._known: tuple[Backend, ...] = ()
 
-    def direct_(self, gradients: Sequence[Tensor], metric: Metric) -> bool:
+    def direct_(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
         """Whether it was done; if not, nothing was touched."""
         # A backend registered since may have to be asked first.
         return self._plan is not None and self._known == (*_backends.values(),) and self._plan(gradients, metric)
