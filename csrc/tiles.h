@@ -33,7 +33,8 @@ TILES int64_t outers_per_tile(const riesz_job* job) {
 TILES int64_t columns_per_tile(const riesz_job* job) {
   if (is_staged(job)) return stage_lanes(job->length);
   int64_t most = TILE_ENTRIES / job->length / MAX_LANES * MAX_LANES;
-  most = most < MAX_LANES ? MAX_LANES : most > MAX_COLUMNS ? MAX_COLUMNS : most;
+  if (most < MAX_LANES) most = MAX_LANES;
+  if (most > MAX_COLUMNS) most = MAX_COLUMNS;
   int64_t tiles = (job->inner + most - 1) / most;
   return ((job->inner + tiles - 1) / tiles + MAX_LANES - 1) / MAX_LANES * MAX_LANES;
 }

@@ -3,7 +3,7 @@
 Requirements it meets:
 - all gradients of a step in one call, written where they lie; only what is not dense in memory is copied and put back;
 - nothing about a tensor is assumed from the step before without being checked (`Plan`);
-- what the kernels cannot see through (subclasses, functorch, negative views) is refused, and another backend serves;
+- what the kernels cannot see through (subclasses, functorch) is refused, and another backend serves;
 - a dispatch mode or a compiler sees one opaque in-place operator, `riesz::direct_`;
 - in-place writes count as such: version counters move, so autograd still notices.
 """
@@ -61,8 +61,9 @@ def _refuses(gradient: Tensor) -> str | None:
         return f"its dtype is {gradient.dtype}"
     if torch.compiler.is_compiling():
         return None
-    if gradient.is_neg() or gradient._is_zerotensor():
-        return "its memory does not hold its values (a lazy negative or zero)"
+    # A lazy negative is served: the operator is linear, so what is stored may be directed in place of what is meant.
+    if gradient._is_zerotensor():
+        return "it is a lazy zero without memory"
     if torch._C._functorch.is_functorch_wrapped_tensor(gradient):
         return "it is inside a functorch transform"
     return None
