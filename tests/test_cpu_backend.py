@@ -272,13 +272,16 @@ def test_subclasses_are_left_to_others():
     assert relative_error(f.as_subclass(torch.Tensor), wanted) <= 5e-6
 
 
-def test_fake_tensors_and_meta_tensors_are_left_to_others():
+def test_fake_tensors_pass_and_meta_tensors_are_refused():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with FakeTensorMode() as mode:
-        f = mode.from_tensor(torch.empty(6, 5))
-        assert riesz.precondition_(f, METRIC) is f
-    assert riesz.precondition_(torch.empty(6, 5, device="meta"), METRIC).device.type == "meta"
+    mode = FakeTensorMode()
+    f = mode.from_tensor(torch.empty(6, 5))
+    with mode:
+        for metric in (METRIC, METRIC.live()):
+            assert riesz.precondition_([f], metric)[0] is f
+    with pytest.raises(ValueError, match="on meta"):
+        riesz.precondition_(torch.empty(6, 5, device="meta"), METRIC, backend="cpu")
 
 
 def test_a_dispatch_mode_sees_one_operator():
@@ -302,11 +305,9 @@ def test_a_dispatch_mode_sees_one_operator():
     assert relative_error(f, wanted) <= 5e-6
 
 
-def test_inside_functorch_another_backend_serves():
-    f = torch.randn(4, 6, 5)
-    wanted = expected(f, METRIC, dim=1)
-    got = torch.func.vmap(lambda x: riesz.precondition_(x.clone(), METRIC))(f)
-    assert relative_error(got, wanted) <= 5e-6
+def test_refuses_what_functorch_has_wrapped():
+    with pytest.raises(ValueError, match="functorch"):
+        torch.func.vmap(lambda x: riesz.precondition_(x, METRIC, backend="cpu"))(torch.randn(4, 6, 5))
 
 
 def test_unaligned_memory_is_served():
@@ -465,17 +466,20 @@ def test_a_forked_child_computes_and_does_not_hang():
 import os, torch, riesz
 grads = [torch.randn(64, 64, 3, 3), torch.randn(200_000)]
 metric = riesz.Sobolev(0.1)
-before = [g.clone() for g in grads]
+before = [g.clone().share_memory_() for g in grads]
 riesz.precondition_(grads, metric, backend="cpu")
 child = os.fork()
 if child == 0:
     riesz.precondition_(before, metric, backend="cpu")
-    os._exit(0 if all(torch.equal(a, b) for a, b in zip(grads, before)) else 1)
-raise SystemExit(os.waitpid(child, 0)[1])
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+# Compared by the parent: torch's own operators hang in the child.
+assert all(torch.equal(a, b) for a, b in zip(grads, before))
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_a_compiled_step_calls_the_operator_and_a_new_strength_recompiles_nothing():
     compiles = []
 

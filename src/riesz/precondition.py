@@ -114,7 +114,7 @@ def check_writable(grad: object, what: str) -> None:
                 f"{what} of shape {tuple(grad.shape)} is expanded (strides {grad.stride()}): several entries share one "
                 "place in memory, so it cannot be written in place; pass grad.contiguous()"
             )
-    if grad.is_inference() and not torch.is_inference_mode_enabled():
+    if not torch.compiler.is_compiling() and grad.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(f"{what} is an inference tensor and cannot be written in place; clone it first")
     distributed = sys.modules.get("torch.distributed.tensor")
     if distributed is not None and isinstance(grad, distributed.DTensor):

@@ -11,6 +11,7 @@ Requirements it meets:
 from __future__ import annotations
 
 import ctypes
+import sys
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +56,7 @@ def _missing() -> str | None:
 def _refuses(gradient: Tensor) -> str | None:
     if not gradient.is_cpu:
         return f"it is on {gradient.device}"
-    if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter:
+    if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter and not _is_fake(gradient):
         return f"it is a {type(gradient).__name__}, whose memory is not its own to read"
     if gradient.dtype not in DTYPES:
         return f"its dtype is {gradient.dtype}"
@@ -78,7 +79,7 @@ def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
         return
     views = [job.view for job in mine]
     geometry = [number for job in mine for number in (*job.shape, job.blocks)]
-    if _is_watched():
+    if _is_watched() or any(map(_is_fake, views)):
         torch.ops.riesz.direct_(views, geometry, KINDS[type(metric)], _riemann(metric), _stacked(metric))
     else:
         _run(views, _c_jobs(views, geometry), _c_metric(metric))
@@ -90,6 +91,12 @@ def _native_serves(job: Job, metric: Metric) -> bool:
     if type(metric) is Centralization and job.outer == job.blocks and job.inner == 1:
         return False  # nothing to average over: eager has the error for it
     return job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
+
+
+def _is_fake(gradient: Tensor) -> bool:
+    """Whether it is one of torch's own stand-ins without memory, for which the operator has a fake implementation."""
+    fakes = sys.modules.get("torch._subclasses.fake_tensor")
+    return fakes is not None and type(gradient) is fakes.FakeTensor
 
 
 def _is_watched() -> bool:
@@ -111,6 +118,9 @@ def _strength(metric: Metric) -> Any:
 def _stacked(metric: Metric) -> Tensor:
     """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
     numbers = (_strength(metric), metric.scale, metric.blend)
+    if not torch.compiler.is_compiling():
+        # A new tensor belongs to the mode it is made in; those of a live metric do not.
+        return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
     return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])
 
 
