@@ -25,6 +25,7 @@ from torch import Tensor
 from riesz import control as controls
 from riesz import diagnostics
 from riesz.axis import Job
+from riesz.backends import Planned
 from riesz.metrics import Metric
 from riesz.plan import DIRECTION_KEY, METRIC_KEY, Target, make_plan, make_records
 from riesz.precondition import check_metric, check_writable, direct_
@@ -61,6 +62,7 @@ class Attachment:
         self._trace: diagnostics.Trace | None = None
         self._kept: list[dict[str, Any]] = []
         self._plan = make_plan(optimizer.param_groups, scope, metric, self._live)
+        self._planned = Planned()
         optimizer.register_step_pre_hook(self._before_step)
         if len(_hook_tables(optimizer)) == 3:  # wrappers that skip Optimizer.__init__ may have step hooks only
             optimizer.register_load_state_dict_pre_hook(self._before_load)
@@ -82,6 +84,7 @@ class Attachment:
         else:
             live = metric.live()
             self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, live)
+            self._planned = Planned()
             self._live = live
         self._metric = metric
         self._trace = None
@@ -200,7 +203,7 @@ class Attachment:
     @torch.no_grad()
     def _direct(self) -> None:
         self._trace = None
-        if not self.enabled:
+        if not self.enabled or self._directed_again():
             return
         present = self._present()
         for target, gradient in present:
@@ -215,9 +218,30 @@ class Attachment:
             [target for target, _ in present], [gradient for _, gradient in present], originals
         )
 
+    def _directed_again(self) -> bool:
+        """Whether all gradients are there and alike those of the step before, and are directed, the short way.
+
+        The backend compares every gradient anew; what it cannot know is which parameter a gradient belongs to, so the
+        optimizer's parameters must be the same objects under the same overrides.
+        """
+        if not self._planned.ready or self.recording or not self._plan.still_fits(self.optimizer.param_groups):
+            return False
+        targets = self._plan.targets
+        # A parameter without a gradient contributes None, which is like no gradient.
+        gradients: list[Any] = [target.parameter.grad for target in targets]
+        if not self._planned.direct_(gradients, self._live):
+            return False
+        self._trace = diagnostics.Trace.of(targets, gradients, None)
+        return True
+
     def _apply(self, work: list[tuple[Target, Job]], metric: Metric) -> None:
         if self._control is None:
-            direct_([job for _, job in work], metric, self._backend)
+            jobs = [job for _, job in work]
+            direct_(jobs, metric, self._backend)
+            self._planned = Planned()
+            if len(work) == len(self._plan.targets) and metric is self._live:
+                gradients: list[Any] = [target.parameter.grad for target, _ in work]
+                self._planned.learn(self._backend, gradients, jobs)
             return
         copies = [controls.controlled(job, target.name, self._control) for target, job in work]
         direct_(copies, metric, self._backend)
@@ -228,6 +252,7 @@ class Attachment:
         """What has a gradient now; the plan is made again if the optimizer's groups are no longer the same."""
         if not self._plan.holds(self.optimizer.param_groups):
             self._plan = make_plan(self.optimizer.param_groups, self._scope, self._metric, self._live)
+            self._planned = Planned()
         return [(t, t.parameter.grad) for t in self._plan.targets if t.parameter.grad is not None]
 
     # -- checkpoints and copies ------------------------------------------------------------------------------------
@@ -241,6 +266,10 @@ class Attachment:
         for group, kept in zip(optimizer.param_groups, self._kept, strict=False):
             for key, value in kept.items():
                 group.setdefault(key, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What a backend remembers of gradients is of no use to a copy, whose gradients are others.
+        return {**self.__dict__, "_planned": Planned(), "_trace": None}
 
     def _optimizer_getstate(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(type(self.optimizer).__getstate__(self.optimizer))

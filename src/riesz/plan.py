@@ -7,6 +7,8 @@ installed: `riesz_metric`, a metric as text, and `riesz_direction`, a direction.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import is_
 from typing import Any
 
 import torch
@@ -43,14 +45,22 @@ class Plan:
     seen: tuple[tuple[Tensor, torch.Size | None], ...]
     overrides: tuple[tuple[object, object], ...]
 
-    def holds(self, groups: Groups) -> bool:
-        """Whether the groups still hold the same parameter objects, of the same shapes, under the same overrides."""
+    def still_fits(self, groups: Groups) -> bool:
+        """Whether the groups hold the same parameter objects under the same overrides, whatever their shapes."""
         parameters = _parameters(groups)
         return (
             len(parameters) == len(self.seen)
-            and all(p is known and _shape(p) == shape for p, (known, shape) in zip(parameters, self.seen, strict=True))
+            and all(map(is_, parameters, self._objects))
             and self.overrides == _overrides(groups)
         )
+
+    @cached_property
+    def _objects(self) -> tuple[Tensor, ...]:
+        return tuple(parameter for parameter, _ in self.seen)
+
+    def holds(self, groups: Groups) -> bool:
+        """Whether the groups still hold the same parameter objects, of the same shapes, under the same overrides."""
+        return self.still_fits(groups) and all(_shape(parameter) == shape for parameter, shape in self.seen)
 
 
 def make_plan(groups: Groups, scope: Scope, metric: Metric, live: Metric) -> Plan:

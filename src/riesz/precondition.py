@@ -54,9 +54,14 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
             f"precondition_: grads must be a tensor, or a list or tuple of tensors, got {type(grads).__name__}"
         )
     single = isinstance(grads, Tensor)
+    gradients = [grads] if isinstance(grads, Tensor) else grads
+    key = (dim, backend, len(gradients))
+    tracing = torch.compiler.is_compiling()
+    if type(dim) is int and not tracing and key in _planned and _planned[key].direct_(gradients, metric):
+        return grads
     first_place: dict[int, int] = {}
     jobs = []
-    for index, grad in enumerate([grads] if isinstance(grads, Tensor) else grads):
+    for index, grad in enumerate(gradients):
         what = "precondition_: grads" if single else f"precondition_: grads[{index}]"
         check_writable(grad, what)
         if (first := first_place.setdefault(id(grad), index)) != index:
@@ -65,7 +70,18 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
         metric.check(tuple(grad.shape), axis)
         jobs.append(Job.open(grad, axis))
     direct_(jobs, metric, backend)
+    if not tracing:
+        if len(_planned) >= MAX_PLANNED:
+            _planned.clear()
+        _planned[key] = backends.Planned()
+        _planned[key].learn(backend, gradients, jobs)
     return grads
+
+
+_planned: dict[tuple[int, str, int], backends.Planned] = {}
+"""How lists of gradients were served last, by dim, backend and length, for the next one that is alike."""
+
+MAX_PLANNED = 64
 
 
 @torch.no_grad()

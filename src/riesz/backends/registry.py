@@ -5,6 +5,10 @@ What a backend must offer:
 - `refuses(gradient)`: None, or why it cannot serve this tensor;
 - `direct_(jobs, metric)`: apply the metric in place to every job, all of which it did not refuse.
 The metric's numbers may be 0-d tensors; a backend must not keep them from one call to the next.
+And what it may offer:
+- `device`: the kind of device it is made for; where it is missing there, "auto" says once that another one serves;
+- `plan(gradients, jobs)`: None, or a function `(gradients, metric) -> bool` that directs a list like this one again
+  without opening it, or returns False with nothing touched because the list is no longer alike.
 
 `register` is all that a new backend needs. "auto" takes the first in order of rank that is there and does not refuse;
 an explicit choice that cannot be had raises.
@@ -12,6 +16,7 @@ an explicit choice that cannot be had raises.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +24,8 @@ from torch import Tensor
 
 from riesz.axis import Job
 from riesz.metrics import Metric
+
+Plan = Callable[[Sequence[Tensor | None], Metric], bool]
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Backend:
         name: what users call it.
         summary: one line on what it is.
         rank: "auto" tries lower ranks first; None is never picked by "auto".
-        missing, refuses, direct_: see the top of this module.
+        missing, refuses, direct_, device, plan: see the top of this module.
     """
 
     name: str
@@ -38,9 +45,12 @@ class Backend:
     missing: Callable[[], str | None]
     refuses: Callable[[Tensor], str | None]
     direct_: Callable[[Sequence[Job], Metric], None]
+    device: str | None = None
+    plan: Callable[[Sequence[Tensor], Sequence[Job]], Plan | None] | None = None
 
 
 _backends: dict[str, Backend] = {}
+_announced: set[str] = set()
 
 
 def register(backend: Backend) -> None:
@@ -68,14 +78,50 @@ def choose(name: str, gradient: Tensor) -> Backend:
         return backend
     reasons = []
     for backend in _by_rank():
-        reason = backend.missing() or backend.refuses(gradient)
-        if reason is None:
+        if (reason := backend.missing()) is not None:
+            _announce(backend, reason, gradient)
+        elif (reason := backend.refuses(gradient)) is None:
             return backend
         reasons.append(f"{backend.name}: {reason}")
     raise ValueError(
         f"no backend serves a gradient of shape {tuple(gradient.shape)} ({type(gradient).__name__}, {gradient.dtype}, "
         f"{gradient.device}): " + "; ".join(reasons)
     )
+
+
+def _announce(backend: Backend, reason: str, gradient: Tensor) -> None:
+    # Logged, not warned: a strict filter for warnings must not turn a slower backend into an error.
+    if backend.device == gradient.device.type and backend.name not in _announced:
+        _announced.add(backend.name)
+        logging.getLogger("riesz").warning("backend %r is missing, a slower one serves: %s", backend.name, reason)
+
+
+class Planned:
+    """Remembers how one list of gradients was served, for the next list that is alike."""
+
+    def __init__(self) -> None:
+        self._plan: Plan | None = None
+        self._known: tuple[Backend, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is anything remembered."""
+        return self._plan is not None
+
+    def direct_(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
+        """Whether it was done; if not, nothing was touched."""
+        # A backend registered since may have to be asked first.
+        return self._plan is not None and self._known == (*_backends.values(),) and self._plan(gradients, metric)
+
+    def learn(self, name: str, gradients: Sequence[Tensor], jobs: Sequence[Job]) -> None:
+        """Remember what `name` chose for these gradients, if it was one backend and it plans."""
+        self._plan = None
+        if not gradients or any(gradient.numel() == 0 for gradient in gradients):
+            return
+        first = choose(name, jobs[0].view)
+        if first.plan is not None and all(choose(name, job.view) is first for job in jobs):
+            self._plan = first.plan(gradients, jobs)
+            self._known = (*_backends.values(),)
 
 
 def _by_rank() -> list[Backend]:

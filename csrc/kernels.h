@@ -1,0 +1,52 @@
+// What the scheduler asks of an instruction set, and what it tells it. No code here: this header is compiled into
+// translation units of different instruction sets, and an inline function in it would be linked from any one of them.
+#pragma once
+#include <stdint.h>
+
+#include "riesz.h"
+
+// How a metric is computed. Every one of them is: up to three sums over each column, from them up to three starting
+// values, then one more walk along the column.
+enum riesz_way { WAY_SCALE, WAY_MEAN, WAY_MARCH, WAY_SCREENED, WAY_CENTRAL };
+
+// The numbers of one metric on an axis of length n, worked out once per job.
+struct riesz_recipe {
+  int64_t way;
+  double n, scale, blend;
+  double factor;        // SCALE: g = factor f. MEAN: g = factor f + mean_factor mean(f)
+  double mean_factor;   // MEAN, and MARCH: what the mean is multiplied by
+  double lam;           // MARCH
+  double z;             // SCREENED: the decay per index, 0 < z < 1
+  double turn;          // SCREENED: 1 / (1 - z^n)
+  double gain;          // SCREENED: scale (1 - z)^2
+  double log_z, z_n;    // SCREENED: log z and z^n
+};
+
+enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 256 };
+
+// A piece of one long column: `lanes` neighbouring segments of `length` entries each, from `start` on.
+struct riesz_piece {
+  int64_t start, lanes, length;
+};
+
+struct riesz_kernels {
+  const char* name;
+  // Column tiles unit_begin..unit_end of a job.
+  void (*columns)(void* data, const riesz_job* job, const riesz_recipe* recipe, int64_t unit_begin, int64_t unit_end,
+                  char* scratch);
+  // One long column: the sums of every segment of a piece, as sums[k * 64 + lane]; then the walk from given starts.
+  void (*piece_sums)(const void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
+                     double shift, double* sums, char* scratch);
+  void (*piece_walk)(void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
+                     double* starts, char* scratch);
+  // g = factor f on entries begin..end.
+  void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);
+  // Rows begin..end (block-major) of a job lose their mean.
+  void (*centralize)(void* data, const riesz_job* job, int64_t begin, int64_t end);
+};
+
+extern const riesz_kernels riesz_portable;
+#if defined(__x86_64__)
+extern const riesz_kernels riesz_avx2;
+extern const riesz_kernels riesz_avx512;
+#endif

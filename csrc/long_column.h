@@ -1,0 +1,27 @@
+// Columns so long, and so few, that the columns alone keep neither the lanes of a register nor the threads busy:
+// rasterized gradients, above all. Each is cut into segments that are walked side by side.
+#pragma once
+#include <stdint.h>
+
+#include <vector>
+
+#include "kernels.h"
+
+struct riesz_long_column {
+  int64_t job;
+  void* data;
+  int64_t dtype, n;
+  riesz_recipe recipe;
+  double shift;
+  std::vector<riesz_piece> pieces;
+  std::vector<double> sums;  // per piece: sums, replaced by starts, each [3][64]
+};
+
+// Whether one thread takes the sums, joins them and walks, all while the column is in its cache.
+bool riesz_is_small(const riesz_long_column& column);
+
+bool riesz_is_long(const riesz_job& job, const riesz_recipe& recipe);
+riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_recipe& recipe);
+
+// Sums of all segments to the values each segment's walk starts from.
+void riesz_join(riesz_long_column& column);

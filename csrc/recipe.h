@@ -1,0 +1,5 @@
+// From a metric and a length to the numbers the kernels use.
+#pragma once
+#include "kernels.h"
+
+riesz_recipe riesz_recipe_of(const riesz_metric& metric, int64_t n);

@@ -1,0 +1,191 @@
+// The C interface: which kernels this machine runs, and how the gradients of one step fall into tasks.
+#include "riesz.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "kernels.h"
+#include "long_column.h"
+#include "recipe.h"
+#include "scheduler.h"
+#include "tiles.h"
+
+namespace {
+
+// Entries per task: enough to make fetching one cheap, few enough that threads end together.
+const int64_t ENTRIES_PER_TASK = 8192;
+
+const riesz_kernels* best() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw"))
+    return &riesz_avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &riesz_avx2;
+#endif
+  return &riesz_portable;
+}
+
+std::atomic<const riesz_kernels*> kernels{best()};
+
+int64_t bytes_per_entry(int64_t dtype) { return dtype == RIESZ_FLOAT64 ? 8 : dtype == RIESZ_FLOAT32 ? 4 : 2; }
+
+int64_t entries(const riesz_job& job) { return job.outer * job.length * job.inner; }
+
+// Two gradients that share memory would be written by two threads at once.
+bool overlap(void* const* data, const riesz_job* jobs, int64_t count) {
+  std::vector<std::pair<const char*, const char*>> spans;
+  spans.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; i++) {
+    const char* begin = static_cast<const char*>(data[i]);
+    spans.emplace_back(begin, begin + entries(jobs[i]) * bytes_per_entry(jobs[i].dtype));
+  }
+  std::sort(spans.begin(), spans.end());
+  for (size_t i = 1; i < spans.size(); i++)
+    if (spans[i].first < spans[i - 1].second) return true;
+  return false;
+}
+
+void cut(std::vector<riesz_task>& tasks, int64_t job, int64_t units, int64_t cost) {
+  if (units == 0) return;
+  int64_t each = std::max(int64_t(1), ENTRIES_PER_TASK * units / std::max(cost, int64_t(1)));
+  for (int64_t begin = 0; begin < units; begin += each) {
+    int64_t end = std::min(begin + each, units);
+    tasks.push_back({job, begin, end, (end - begin) * (cost / units)});
+  }
+}
+
+// One call of riesz_direct. Tasks of long columns name them as jobs from `count` on.
+struct Call {
+  void* const* data;
+  const riesz_job* jobs;
+  int64_t count;
+  const riesz_kernels* k;
+  std::vector<riesz_recipe> recipes;
+  std::vector<riesz_long_column> columns;
+
+  void first(const riesz_task& t, char* scratch) {
+    if (t.job >= count) {
+      riesz_long_column& c = columns[static_cast<size_t>(t.job - count)];
+      for (int64_t p = t.begin; p < t.end; p++)
+        k->piece_sums(c.data, c.dtype, &c.recipe, &c.pieces[static_cast<size_t>(p)], c.shift,
+                      &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)], scratch);
+      if (riesz_is_small(c)) join(t), walk(t, scratch);
+      return;
+    }
+    const riesz_job& job = jobs[t.job];
+    const riesz_recipe& recipe = recipes[static_cast<size_t>(t.job)];
+    if (recipe.way == WAY_SCALE) k->scale(data[t.job], job.dtype, recipe.factor, t.begin, t.end);
+    else if (recipe.way == WAY_CENTRAL) k->centralize(data[t.job], &job, t.begin, t.end);
+    else k->columns(data[t.job], &job, &recipe, t.begin, t.end, scratch);
+  }
+
+  void join(const riesz_task& t) { riesz_join(columns[static_cast<size_t>(t.job - count)]); }
+
+  void walk(const riesz_task& t, char* scratch) {
+    riesz_long_column& c = columns[static_cast<size_t>(t.job - count)];
+    for (int64_t p = t.begin; p < t.end; p++)
+      k->piece_walk(c.data, c.dtype, &c.recipe, &c.pieces[static_cast<size_t>(p)],
+                    &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)], scratch);
+  }
+
+  int64_t units(int64_t i) const {
+    const riesz_job& job = jobs[i];
+    switch (recipes[static_cast<size_t>(i)].way) {
+      case WAY_SCALE:
+        return recipes[static_cast<size_t>(i)].factor == 1 ? 0 : entries(job);
+      case WAY_CENTRAL:
+        return job.blocks * job.length;
+      default:
+        return tiles_of(&job);
+    }
+  }
+};
+
+int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parallel_for, int64_t threads) {
+  std::vector<riesz_task> tasks, joins, walks;
+  int64_t scratch = scratch_bytes(1);
+  for (int64_t i = 0; i < call.count; i++) {
+    const riesz_job& job = call.jobs[i];
+    bool again = i > 0 && job.length == call.jobs[i - 1].length;
+    call.recipes.push_back(again ? call.recipes.back() : riesz_recipe_of(metric, job.length));
+    const riesz_recipe& recipe = call.recipes.back();
+    if (entries(job) == 0) continue;
+    if (riesz_is_long(job, recipe)) {
+      for (int64_t o = 0; o < job.outer; o++) {
+        void* column = static_cast<char*>(call.data[i]) + o * job.length * bytes_per_entry(job.dtype);
+        int64_t name = call.count + static_cast<int64_t>(call.columns.size());
+        call.columns.push_back(riesz_cut(i, column, job.dtype, job.length, recipe));
+        const riesz_long_column& added = call.columns.back();
+        int64_t pieces = static_cast<int64_t>(added.pieces.size());
+        if (riesz_is_small(added)) {
+          tasks.push_back({name, 0, pieces, job.length});
+        } else {
+          cut(tasks, name, pieces, job.length);
+          joins.push_back({name, 0, pieces, job.length / 16});
+          cut(walks, name, pieces, job.length);
+        }
+        for (const riesz_piece& piece : added.pieces) scratch = std::max(scratch, scratch_bytes(piece.length));
+      }
+    } else {
+      cut(tasks, i, call.units(i), entries(job));
+      if (recipe.way != WAY_SCALE && recipe.way != WAY_CENTRAL) scratch = std::max(scratch, scratch_bytes(job.length));
+    }
+  }
+  auto first = [](const riesz_task& t, char* memory, void* c) { static_cast<Call*>(c)->first(t, memory); };
+  auto join = [](const riesz_task& t, char*, void* c) { static_cast<Call*>(c)->join(t); };
+  auto walk = [](const riesz_task& t, char* memory, void* c) { static_cast<Call*>(c)->walk(t, memory); };
+  auto run = [&](const std::vector<riesz_task>& which, void (*how)(const riesz_task&, char*, void*)) {
+    return which.empty() || riesz_run(which.data(), static_cast<int64_t>(which.size()), scratch, parallel_for, threads,
+                                      how, &call);
+  };
+  return run(tasks, first) && run(joins, join) && run(walks, walk) ? RIESZ_DONE : RIESZ_NO_MEMORY;
+}
+
+bool valid(const riesz_job& job) {
+  return job.outer >= 0 && job.length >= 0 && job.inner >= 0 && job.blocks >= 1 && job.outer % job.blocks == 0 &&
+         job.dtype >= RIESZ_FLOAT32 && job.dtype <= RIESZ_BFLOAT16;
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT int32_t riesz_interface(void) { return 1; }
+
+EXPORT const char* riesz_instructions(void) { return kernels.load()->name; }
+
+EXPORT int32_t riesz_use_instructions(const char* name) {
+  const riesz_kernels* top = best();
+  const riesz_kernels* had[] = {
+#if defined(__x86_64__)
+      &riesz_avx512, &riesz_avx2,
+#endif
+      &riesz_portable};
+  bool reached = false;
+  for (const riesz_kernels* k : had) {
+    reached = reached || k == top;
+    if (reached && std::strcmp(k->name, name) == 0) {
+      kernels = k;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+EXPORT int32_t riesz_direct(void* const* data, const riesz_job* jobs, int64_t count, const riesz_metric* metric,
+                            riesz_parallel_for parallel_for, int64_t threads) {
+  for (int64_t i = 0; i < count; i++)
+    if (!valid(jobs[i])) return RIESZ_BAD_ARGUMENT;
+  if (metric->kind < RIESZ_IDENTITY || metric->kind > RIESZ_CENTRALIZATION) return RIESZ_BAD_ARGUMENT;
+  try {
+    if (overlap(data, jobs, count)) return RIESZ_OVERLAP;
+    Call call{data, jobs, count, kernels.load(), {}, {}};
+    return direct(call, *metric, parallel_for, threads);
+  } catch (const std::bad_alloc&) {
+    return RIESZ_NO_MEMORY;
+  }
+}

@@ -1,0 +1,53 @@
+// How a job falls into tiles, and what scratch memory a tile needs; the scheduler and the kernels must agree on it.
+// Static, so that each translation unit keeps its own copy in its own instruction set.
+#pragma once
+#include <stdint.h>
+
+#include "kernels.h"
+
+#define TILES [[maybe_unused]] static
+
+// Entries of a tile: it is walked twice and should stay in the second-level cache.
+enum { TILE_ENTRIES = 1 << 18 };
+
+// Lanes of a staged tile.
+TILES int64_t stage_lanes(int64_t n) { return n <= 2048 ? 64 : n <= 8192 ? 32 : 16; }
+
+// From row to row of a staged tile; the padding takes the overhang of copies that are wider than what they copy.
+TILES int64_t stage_stride(int64_t n) { return stage_lanes(n) + STAGE_PAD; }
+
+// Whether the tiles of a job are copied to a staging buffer: half types to be widened, short inner axes to be put side
+// by side so that lanes are full.
+TILES bool is_staged(const riesz_job* job) {
+  if (job->dtype == RIESZ_FLOAT16 || job->dtype == RIESZ_BFLOAT16) return true;
+  return job->outer > 1 && job->inner < stage_lanes(job->length) && job->inner % 16 != 0;
+}
+
+// Passengers of the outer axis that share one tile.
+TILES int64_t outers_per_tile(const riesz_job* job) {
+  int64_t fit = stage_lanes(job->length) / job->inner;
+  return is_staged(job) && fit > 1 ? fit : 1;
+}
+
+// Passengers of the inner axis in one tile: an even share of them, so that no thread gets a much smaller one.
+TILES int64_t columns_per_tile(const riesz_job* job) {
+  if (is_staged(job)) return stage_lanes(job->length);
+  int64_t most = TILE_ENTRIES / job->length / MAX_LANES * MAX_LANES;
+  if (most < MAX_LANES) most = MAX_LANES;
+  if (most > MAX_COLUMNS) most = MAX_COLUMNS;
+  int64_t tiles = (job->inner + most - 1) / most;
+  return ((job->inner + tiles - 1) / tiles + MAX_LANES - 1) / MAX_LANES * MAX_LANES;
+}
+
+TILES int64_t tiles_of(const riesz_job* job) {
+  int64_t columns = columns_per_tile(job), together = outers_per_tile(job);
+  return (job->outer + together - 1) / together * ((job->inner + columns - 1) / columns);
+}
+
+// Rows of the forward sweep that is kept: those of one block, or of a whole piece of a long column.
+TILES int64_t sweep_rows(int64_t n) { return n <= MAX_SEGMENT ? MAX_SEGMENT : BLOCK_ROWS; }
+
+TILES int64_t scratch_bytes(int64_t n) {
+  int64_t numbers = (1 + SUMS + SUMS + 1 + n / BLOCK_ROWS + 1) * MAX_COLUMNS + sweep_rows(n) * MAX_LANES;
+  return (numbers + n * stage_stride(n) + STAGE_PAD) * (int64_t)sizeof(double);
+}

@@ -1,0 +1,240 @@
+"""The backend for gradients on the CPU: compiled kernels at the speed of memory, on torch's own threads.
+
+Requirements it meets:
+- all gradients of a step in one call, written where they lie; only what is not dense in memory is copied and put back;
+- nothing about a tensor is assumed from the step before without being checked (`Plan`);
+- what the kernels cannot see through (subclasses, functorch) is refused, and another backend serves;
+- a dispatch mode or a compiler sees one opaque in-place operator, `riesz::direct_`;
+- in-place writes count as such: version counters move, so autograd still notices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from riesz.axis import Job
+from riesz.backends.alike import alike
+from riesz.backends.eager import EAGER
+from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetric, Native, load, threads
+from riesz.backends.registry import Backend
+from riesz.metrics import (
+    Centralization,
+    Identity,
+    LaplacianSmoothing,
+    Metric,
+    ReweightedL2,
+    Sobolev,
+    SobolevTilde,
+)
+
+KINDS: dict[type[Metric], int] = {
+    Identity: 0,
+    ReweightedL2: 1,
+    Sobolev: 2,
+    SobolevTilde: 3,
+    LaplacianSmoothing: 4,
+    Centralization: 5,
+}
+
+LONGEST_STRIP = 1 << 20
+"""Longest axis of a strip of columns. The scratch memory of one grows with it; a lone column has no such limit."""
+
+_native: Native | str = load()
+
+
+def _missing() -> str | None:
+    return _native if isinstance(_native, str) else None
+
+
+def _refuses(gradient: Tensor) -> str | None:
+    if not gradient.is_cpu:
+        return f"it is on {gradient.device}"
+    if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter and not _is_fake(gradient):
+        return f"it is a {type(gradient).__name__}, whose memory is not its own to read"
+    if gradient.dtype not in DTYPES:
+        return f"its dtype is {gradient.dtype}"
+    if torch.compiler.is_compiling():
+        return None
+    # A lazy negative is served: the operator is linear, so what is stored may be directed in place of what is meant.
+    if gradient._is_zerotensor():
+        return "it is a lazy zero without memory"
+    if torch._C._functorch.is_functorch_wrapped_tensor(gradient):
+        return "it is inside a functorch transform"
+    return None
+
+
+def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
+    mine = [job for job in jobs if _native_serves(job, metric)]
+    left = [job for job in jobs if not _native_serves(job, metric)]
+    if left:
+        EAGER.direct_(left, metric)
+    if not mine:
+        return
+    views = [job.view for job in mine]
+    geometry = [number for job in mine for number in (*job.shape, job.blocks)]
+    if _is_watched() or any(map(_is_fake, views)):
+        torch.ops.riesz.direct_(views, geometry, KINDS[type(metric)], _riemann(metric), _stacked(metric))
+    else:
+        _run(views, _c_jobs(views, geometry), _c_metric(metric))
+
+
+def _native_serves(job: Job, metric: Metric) -> bool:
+    if type(metric) not in KINDS:
+        return False
+    if type(metric) is Centralization and job.outer == job.blocks and job.inner == 1:
+        return False  # nothing to average over: eager has the error for it
+    return job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
+
+
+def _is_fake(gradient: Tensor) -> bool:
+    """Whether it is one of torch's own stand-ins without memory, for which the operator has a fake implementation."""
+    fakes = sys.modules.get("torch._subclasses.fake_tensor")
+    return fakes is not None and type(gradient) is fakes.FakeTensor
+
+
+def _is_watched() -> bool:
+    """Whether a compiler or a dispatch mode must see what is done."""
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
+# -- from Python to C ----------------------------------------------------------------------------------------------
+
+
+def _riemann(metric: Metric) -> bool:
+    return isinstance(metric, SobolevTilde) and metric.riemann
+
+
+def _strength(metric: Metric) -> Any:
+    return getattr(metric, "lam", getattr(metric, "sigma", 1.0))
+
+
+def _stacked(metric: Metric) -> Tensor:
+    """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
+    numbers = (_strength(metric), metric.scale, metric.blend)
+    if not torch.compiler.is_compiling():
+        # A new tensor belongs to the mode it is made in; those of a live metric do not.
+        return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
+    return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])
+
+
+def _c_metric(metric: Metric) -> CMetric:
+    return CMetric(KINDS[type(metric)], _riemann(metric), _strength(metric), metric.scale, metric.blend)
+
+
+def _c_jobs(views: Sequence[Tensor], geometry: Sequence[int]) -> ctypes.Array[CJob]:
+    jobs = (CJob * len(views))()
+    for index, view in enumerate(views):
+        jobs[index] = CJob(*geometry[4 * index : 4 * index + 4], DTYPES[view.dtype])
+    return jobs
+
+
+def _run(views: Sequence[Tensor], jobs: ctypes.Array[CJob], metric: CMetric) -> None:
+    dense = [view.contiguous() for view in views]
+    if not _call([tensor.data_ptr() for tensor in dense], jobs, metric):
+        # Two of them share memory. One after the other is what a loop over them would do.
+        for index, view in enumerate(views):
+            _run([view], (CJob * 1)(jobs[index]), metric)
+        return
+    for view, tensor in zip(views, dense, strict=True):
+        if tensor is not view:
+            view.copy_(tensor)
+    _count_writes(views)
+
+
+def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) -> bool:
+    """Whether it was done; False, and nothing was touched, if some jobs share memory."""
+    native = _native
+    assert isinstance(native, Native)
+    data = array("Q", pointers)
+    result = native.direct(data.buffer_info()[0], jobs, len(pointers), metric, native.parallel_for, threads())
+    if result == NO_MEMORY:
+        raise MemoryError("riesz: no memory for the scratch space of the cpu backend")
+    if result not in (DONE, OVERLAP):
+        raise RuntimeError(f"riesz: the cpu backend refused its arguments (code {result})")
+    return bool(result == DONE)
+
+
+def _count_writes(tensors: Sequence[Tensor]) -> None:
+    if not torch.is_inference_mode_enabled():
+        torch.autograd.graph.increment_version(tensors)
+
+
+# -- the same list again ---------------------------------------------------------------------------------------------
+
+
+_data_ptr = Tensor.data_ptr
+
+
+class Plan:
+    """What was learnt about a list of gradients, and the check that it still holds.
+
+    Addresses are read anew at every call; shape, strides, dtype, device and kind of every tensor are compared. Whatever
+    differs, the call returns False with nothing touched, and the long way learns again.
+    """
+
+    def __init__(self, gradients: Sequence[Tensor], jobs: Sequence[Job]):
+        geometry = [number for job in jobs for number in (*job.shape, job.blocks)]
+        self._jobs = _c_jobs(gradients, geometry)
+        self._alike = alike(gradients)
+        self._lone = any(job.outer == job.blocks and job.inner == 1 for job in jobs)
+
+    @classmethod
+    def of(cls, gradients: Sequence[Tensor], jobs: Sequence[Job]) -> Plan | None:
+        """A plan, or None where a gradient needs more than its address."""
+        for gradient, job in zip(gradients, jobs, strict=True):
+            plain = type(gradient) is Tensor and not gradient.is_inference() and not gradient.is_neg()
+            whole = plain and gradient.dtype in DTYPES and job.view.is_contiguous()
+            short = job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
+            if not (whole and short and job.view.data_ptr() == gradient.data_ptr() != 0):
+                return None
+        return cls(gradients, jobs)
+
+    def __call__(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
+        kind = KINDS.get(type(metric))
+        if kind is None or (self._lone and kind == KINDS[Centralization]) or _is_watched():
+            return False
+        if not self._alike(gradients):
+            return False
+        known: list[Any] = list(gradients)
+        pointers = list(map(_data_ptr, known))
+        if 0 in pointers or not _call(pointers, self._jobs, _c_metric(metric)):
+            return False
+        _count_writes(known)
+        return True
+
+
+# -- the operator a compiler sees ------------------------------------------------------------------------------------
+
+_library: Any = torch.library.Library("riesz", "DEF")  # type: ignore[no-untyped-call]
+_library.define("direct_(Tensor(a!)[] views, SymInt[] geometry, int kind, bool riemann, Tensor numbers) -> ()")
+
+
+def _op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
+    strength, scale, blend = numbers.tolist()
+    _run(views, _c_jobs(views, geometry), CMetric(kind, riemann, strength, scale, blend))
+
+
+def _fake_op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
+    """Writes its arguments and returns nothing: there is nothing to say about shapes."""
+
+
+_library.impl("direct_", _op, "CPU")
+torch.library.register_fake("riesz::direct_", _fake_op, lib=_library)
+
+CPU = Backend(
+    name="cpu",
+    summary="compiled kernels" + (f" ({_native.instructions})" if isinstance(_native, Native) else ""),
+    rank=10,
+    missing=_missing,
+    refuses=_refuses,
+    direct_=_direct_,
+    device="cpu",
+    plan=Plan.of,
+)

@@ -1,0 +1,118 @@
+"""The compiled library of csrc/, loaded once: the C interface of csrc/riesz.h seen from Python."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+INTERFACE = 1
+"""What `riesz_interface` must return: the version of the structs below."""
+
+LIBRARY = Path(__file__).with_name("libriesz.so")
+
+DONE, OVERLAP, NO_MEMORY = 0, 1, 2
+
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+
+
+class CJob(ctypes.Structure):
+    """One gradient as contiguous columns."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("outer", "length", "inner", "blocks", "dtype")]
+
+
+class CMetric(ctypes.Structure):
+    """`A f = scale * G f + blend * f`."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int64),
+        ("riemann", ctypes.c_int64),
+        ("strength", ctypes.c_double),
+        ("scale", ctypes.c_double),
+        ("blend", ctypes.c_double),
+    ]
+
+
+@dataclass(frozen=True)
+class Native:
+    """The library and the thread pool it runs on.
+
+    Attributes:
+        direct: `riesz_direct`.
+        parallel_for: torch's own parallel loop.
+        instructions: the instruction set the kernels run on.
+    """
+
+    library: ctypes.CDLL
+    direct: Any
+    parallel_for: Any
+
+    @property
+    def instructions(self) -> str:
+        name: bytes = self.library.riesz_instructions()
+        return name.decode()
+
+
+@lru_cache(maxsize=1)
+def load() -> Native | str:
+    """The library, or why it cannot be had."""
+    if not LIBRARY.exists():
+        return "its library was not built, for lack of a C++17 compiler at install time; install again with one"
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        library.riesz_interface.restype = ctypes.c_int32
+        found = library.riesz_interface()
+    except (OSError, AttributeError) as error:
+        return f"its library {LIBRARY.name} does not load: {error}"
+    if found != INTERFACE:
+        return f"its library {LIBRARY.name} has interface {found}, not {INTERFACE}: it is of another version; reinstall"
+    parallel_for = _torch_parallel_for()
+    if parallel_for is None:
+        return f"torch {torch.__version__} offers no torch_parallel_for to run on"
+    library.riesz_instructions.restype = ctypes.c_char_p
+    library.riesz_use_instructions.argtypes = [ctypes.c_char_p]
+    library.riesz_direct.restype = ctypes.c_int32
+    library.riesz_direct.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_int64,
+        ctypes.POINTER(CMetric),
+        ctypes.c_void_p,
+        ctypes.c_int64,
+    ]
+    return Native(library, library.riesz_direct, parallel_for)
+
+
+def _torch_parallel_for() -> Any:
+    """The address of torch's parallel loop, from the library that torch itself has already loaded."""
+    folder = Path(torch.__file__).parent / "lib"
+    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
+        if (folder / name).exists():
+            try:
+                return ctypes.cast(ctypes.CDLL(str(folder / name)).torch_parallel_for, ctypes.c_void_p)
+            except (OSError, AttributeError):
+                return None
+    return None
+
+
+_forked = False
+
+
+def threads() -> int:
+    """How many threads to run on: torch's, but one in a forked child, where the pool of the parent is gone."""
+    return 1 if _forked else torch.get_num_threads()
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
