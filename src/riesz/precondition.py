@@ -64,7 +64,7 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
     for index, grad in enumerate(gradients):
         what = "precondition_: grads" if single else f"precondition_: grads[{index}]"
         check_writable(grad, what)
-        if (first := first_place.setdefault(id(grad), index)) != index:
+        if not tracing and (first := first_place.setdefault(id(grad), index)) != index:
             raise ValueError(f"{what} is the same tensor as grads[{first}]: it would be directed twice")
         axis = Axis.checked(dim, grad)
         metric.check(tuple(grad.shape), axis)
