@@ -10,6 +10,7 @@ from torch import nn
 from riesz import backends
 from riesz import control as controls
 from riesz.attachment import Attachment, attachment_of
+from riesz.hooks import copies_by_itself, runs_step_hooks
 from riesz.metrics import Metric
 from riesz.precondition import check_metric
 from riesz.scope import Direction, Layers, Scope
@@ -70,18 +71,27 @@ def attach(
             "gradient of what it measures. It runs, but first-order optimizers are what riesz is for",
             stacklevel=2,
         )
+    if (method := copies_by_itself(optimizer)) is not None:
+        warnings.warn(
+            f"{type(optimizer).__name__} has a {method} of its own: a copy of it will not be attached, and trains "
+            "plainly until riesz.attach is called on it",
+            stacklevel=2,
+        )
     return Attachment(optimizer, scope, metric, backend, control)
 
 
 def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    # Optimizer.__init__ makes the class run hooks; a wrapper that skips it would train silently without ours.
-    runs_hooks = getattr(type(optimizer).step, "hooked", False)
-    if not runs_hooks or "_optimizer_step_pre_hooks" not in optimizer.__dict__:
+    if not runs_step_hooks(optimizer):
         raise TypeError(
             f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "
             "inner one (often `.optimizer`)"
+        )
+    if any(group.get("differentiable") for group in optimizer.param_groups):
+        raise ValueError(
+            f"{type(optimizer).__name__}(differentiable=True) differentiates through its step, and riesz writes "
+            "gradients in place: use metric.gradient on the gradients instead"
         )
     if attachment_of(optimizer) is not None:
         raise RuntimeError(

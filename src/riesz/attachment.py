@@ -12,11 +12,9 @@ Requirements it meets:
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from types import FrameType
 from typing import Any
 
 import torch
@@ -26,14 +24,18 @@ from riesz import control as controls
 from riesz import diagnostics
 from riesz.axis import Job
 from riesz.backends import Planned
-from riesz.metrics import Metric
-from riesz.plan import DIRECTION_KEY, METRIC_KEY, Target, make_plan, make_records
+from riesz.hooks import hook_tables, is_nested
+from riesz.metrics import Identity, Metric
+from riesz.metrics import metric as parse_metric
+from riesz.plan import DIRECTION_KEY, METRIC_KEY, Plan, Target, make_plan, make_records
 from riesz.precondition import check_metric, check_writable, direct_
 from riesz.report import Diagnoses, Report
 from riesz.scope import Scope
 
-STEP_KEY = "riesz_step"
-"""Where a scheduled attachment counts its steps: in the first param group, so that checkpoints carry it."""
+STEP_KEY, SCHEDULED_KEY = "riesz_step", "riesz_scheduled"
+"""Where a scheduled attachment keeps its step count and its metric: in the first param group, for checkpoints."""
+
+_PLAIN = Identity()
 
 Schedule = Callable[[int], "Metric | Mapping[str, float] | None"]
 
@@ -63,8 +65,10 @@ class Attachment:
         self._kept: list[dict[str, Any]] = []
         self._plan = make_plan(optimizer.param_groups, scope, metric, self._live)
         self._planned = Planned()
+        self._closure_pending = False
         optimizer.register_step_pre_hook(self._before_step)
-        if len(_hook_tables(optimizer)) == 3:  # wrappers that skip Optimizer.__init__ may have step hooks only
+        optimizer.register_step_post_hook(self._after_step)
+        if len(hook_tables(optimizer)) == 4:
             optimizer.register_load_state_dict_pre_hook(self._before_load)
             optimizer.register_load_state_dict_post_hook(self._after_load)
         # Optimizer.__getstate__ leaves hooks behind; on the instance, this one takes ours along.
@@ -103,7 +107,8 @@ class Attachment:
 
         Args:
             fn: called as `fn(step)` before each step, from 0 on. It returns a metric, or a dict of numbers of the
-                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends.
+                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends. Steps
+                in which every learning rate is 0 are not counted: some tools make one to create optimizer state.
 
         Example:
             >>> import riesz, torch
@@ -137,11 +142,14 @@ class Attachment:
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`. Safe to call twice."""
-        for hooks in _hook_tables(self.optimizer).values():
+        for hooks in hook_tables(self.optimizer).values():
             for key in [key for key, hook in hooks.items() if getattr(hook, "__self__", None) is self]:
                 del hooks[key]
         if getattr(self.optimizer.__dict__.get("__getstate__"), "__self__", None) is self:
             del self.optimizer.__dict__["__getstate__"]
+            for key in (STEP_KEY, SCHEDULED_KEY):
+                self.optimizer.param_groups[0].pop(key, None)
+        self._trace, self._planned = None, Planned()
 
     def __repr__(self) -> str:
         return (
@@ -156,11 +164,13 @@ class Attachment:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         from riesz import untraced
 
+        self._refuse_another(optimizer)
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
-        if closure is None:
+        # Some optimizers take a loss or a factor there; only what can be called can be a closure.
+        if not callable(closure):
             untraced.run(self._step_without_closure)
             return None
-        if not untraced.run(self._begins):
+        if not untraced.run(self._begins_with_closure):
             return None
 
         # The gradients do not exist yet: direct them each time the closure has computed them.
@@ -173,19 +183,43 @@ class Attachment:
             return (args[0], closure_then_direct, *args[2:]), kwargs
         return args, {**kwargs, "closure": closure_then_direct}
 
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._closure_pending and not is_nested(optimizer):
+            self._closure_pending = False
+            raise RuntimeError(
+                f"{type(optimizer).__name__}.step was given a closure and did not evaluate it, so this step was taken "
+                "on plain gradients: call step() without the closure"
+            )
+
+    def _refuse_another(self, optimizer: torch.optim.Optimizer) -> None:
+        if optimizer is not self.optimizer:
+            raise RuntimeError(
+                f"this {type(optimizer).__name__} is a shallow copy (copy.copy) of the one riesz is attached to: copy "
+                "it with copy.deepcopy, which takes the attachment along"
+            )
+
     def _begins(self) -> bool:
         """Whether this is a step of its own; if so, the schedule has set the metric for it."""
-        if _is_nested(self.optimizer):
+        if is_nested(self.optimizer):
             return False
+        self._closure_pending = False
+        self._trace = None
         self._follow_schedule()
         return True
 
+    def _begins_with_closure(self) -> bool:
+        begins = self._begins()
+        self._closure_pending = begins or self._closure_pending
+        return begins
+
     def _step_without_closure(self) -> None:
-        if self._begins():
+        # A step that keeps its closure to itself and calls its base's without: the gradients are there now.
+        if self._begins() or self._closure_pending:
             self._direct()
 
     def _follow_schedule(self) -> None:
-        if self._schedule is None:
+        rates = [group.get("lr") for group in self.optimizer.param_groups]
+        if self._schedule is None or all(isinstance(rate, (int, float)) and rate == 0 for rate in rates):
             return
         step = self.step
         new = self._schedule(step)
@@ -199,13 +233,19 @@ class Attachment:
         elif new is not None:
             self.metric = new
         self.step = step + 1
+        self.optimizer.param_groups[0][SCHEDULED_KEY] = str(self._metric)
 
     @torch.no_grad()
     def _direct(self) -> None:
-        self._trace = None
+        self._closure_pending = False
         if not self.enabled or self._directed_again():
             return
         present = self._present()
+        if self._trace is not None:
+            # The closure was evaluated before in this step. What it did not compute anew is directed already.
+            present = [(t, g) for t, g in present if not self._trace.left(g)]
+            if not present:
+                return
         for target, gradient in present:
             check_writable(gradient, f"the gradient of {target.name!r}")
         originals = [gradient.clone() for _, gradient in present] if self.recording else None
@@ -214,9 +254,16 @@ class Attachment:
             by_metric.setdefault(id(target.metric), []).append((target, Job.open(gradient, target.axis)))
         for work in by_metric.values():
             self._apply(work, work[0][0].metric)
-        self._trace = diagnostics.Trace.of(
-            [target for target, _ in present], [gradient for _, gradient in present], originals
-        )
+        directed = [gradient for _, gradient in present]
+        self._show_overflow(directed)
+        self._trace = diagnostics.Trace.of([target for target, _ in present], directed, originals)
+
+    def _show_overflow(self, directed: list[Tensor]) -> None:
+        """Tell a gradient scaler of infinities that directing made: a fused step was checked before it."""
+        found = getattr(self.optimizer, "found_inf", None)
+        if isinstance(found, Tensor) and directed:
+            finite = torch.stack([torch.isfinite(g).all().to(found.device) for g in directed]).all()
+            found.copy_(torch.maximum(found, (~finite).to(found.dtype)))
 
     def _directed_again(self) -> bool:
         """Whether all gradients are there and alike those of the step before, and are directed, the short way.
@@ -224,17 +271,22 @@ class Attachment:
         The backend compares every gradient anew; what it cannot know is which parameter a gradient belongs to, so the
         optimizer's parameters must be the same objects under the same overrides.
         """
-        if not self._planned.ready or self.recording or not self._plan.still_fits(self.optimizer.param_groups):
+        if not self._planned.ready or self.recording or self._trace is not None:
+            return False
+        if not self._plan.still_fits(self.optimizer.param_groups):
             return False
         targets = self._plan.targets
         # A parameter without a gradient contributes None, which is like no gradient.
         gradients: list[Any] = [target.parameter.grad for target in targets]
         if not self._planned.direct_(gradients, self._live):
             return False
+        self._show_overflow(gradients)
         self._trace = diagnostics.Trace.of(targets, gradients, None)
         return True
 
     def _apply(self, work: list[tuple[Target, Job]], metric: Metric) -> None:
+        if metric is self._live and self._metric == _PLAIN:
+            return
         if self._control is None:
             jobs = [job for _, job in work]
             direct_(jobs, metric, self._backend)
@@ -251,14 +303,25 @@ class Attachment:
     def _present(self) -> list[tuple[Target, Tensor]]:
         """What has a gradient now; the plan is made again if the optimizer's groups are no longer the same."""
         if not self._plan.holds(self.optimizer.param_groups):
-            self._plan = make_plan(self.optimizer.param_groups, self._scope, self._metric, self._live)
+            was, self._plan = self._plan, self._make_plan()
             self._planned = Planned()
-        return [(t, t.parameter.grad) for t in self._plan.targets if t.parameter.grad is not None]
+            if len(self._plan.seen) >= len(was.seen) and len(self._plan.targets) < len(was.targets):
+                raise ValueError(
+                    f"the optimizer's parameters were replaced, and {len(was.targets) - len(self._plan.targets)} that "
+                    "were directed are no longer known to the model: attach after they are replaced, or replace them "
+                    "in the model too"
+                )
+        # One gradient tensor may be reached twice; it is directed once.
+        present = {id(t.parameter.grad): (t, t.parameter.grad) for t in self._plan.targets}
+        return [(target, gradient) for target, gradient in present.values() if gradient is not None]
+
+    def _make_plan(self) -> Plan:
+        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._live)
 
     # -- checkpoints and copies ------------------------------------------------------------------------------------
 
     def _before_load(self, optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
-        ours = (METRIC_KEY, DIRECTION_KEY, STEP_KEY)
+        ours = (METRIC_KEY, DIRECTION_KEY)
         self._kept = [{key: group[key] for key in ours if key in group} for group in optimizer.param_groups]
 
     def _after_load(self, optimizer: torch.optim.Optimizer) -> None:
@@ -266,6 +329,12 @@ class Attachment:
         for group, kept in zip(optimizer.param_groups, self._kept, strict=False):
             for key, value in kept.items():
                 group.setdefault(key, value)
+        self._plan, self._planned = self._make_plan(), Planned()
+        if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
+            self.metric = parse_metric(optimizer.param_groups[0][SCHEDULED_KEY])
+
+    def __copy__(self) -> Attachment:
+        raise TypeError("an Attachment cannot be copied by itself: deepcopy the optimizer, or attach anew")
 
     def __getstate__(self) -> dict[str, Any]:
         # What a backend remembers of gradients is of no use to a copy, whose gradients are others.
@@ -273,7 +342,7 @@ class Attachment:
 
     def _optimizer_getstate(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(type(self.optimizer).__getstate__(self.optimizer))
-        for name, hooks in _hook_tables(self.optimizer).items():
+        for name, hooks in hook_tables(self.optimizer).items():
             # A name for a key: in another process, a number might be given to the next hook registered.
             state[name] = OrderedDict(
                 ("riesz", hook) for hook in hooks.values() if getattr(hook, "__self__", None) is self
@@ -281,34 +350,10 @@ class Attachment:
         return state | {"__getstate__": self._optimizer_getstate}
 
 
-def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether this step runs inside another step of the same optimizer.
-
-    A subclass whose `step` calls `super().step()` runs its hooks twice, once an instance of the base class was made,
-    and the metric would be applied twice. The stack tells, also after a step that ended with an exception.
-    """
-    code = getattr(type(optimizer).step, "__code__", None)
-    frame: FrameType | None = sys._getframe(1)
-    found = 0
-    while frame is not None and found < 2:
-        found += frame.f_code is code and frame.f_locals.get("self") is optimizer
-        frame = frame.f_back
-    return found >= 2
-
-
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:
     """The attachment of an optimizer, if it has one."""
     owners = (getattr(hook, "__self__", None) for hook in optimizer.__dict__["_optimizer_step_pre_hooks"].values())
     return next((owner for owner in owners if isinstance(owner, Attachment)), None)
-
-
-def _hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, Any]]:
-    names = (
-        "_optimizer_step_pre_hooks",
-        "_optimizer_load_state_dict_pre_hooks",
-        "_optimizer_load_state_dict_post_hooks",
-    )
-    return {name: getattr(optimizer, name) for name in names if hasattr(optimizer, name)}
 
 
 def _same_kind(a: Metric, b: Metric) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +36,16 @@ def check_gradient(value: object, what: str) -> None:
         raise TypeError(f"{what} has dtype {value.dtype}, which has too few digits; allowed: float16 and wider")
     if value.dim() == 0:
         raise ValueError(f"{what} is a 0-d tensor: there is no axis to direct; allowed: one dim or more")
+
+
+def refuse_dtensor(tensor: Tensor, what: str) -> None:
+    """Sharded tensors need communication along the directed axis, which nothing here does."""
+    distributed = sys.modules.get("torch.distributed.tensor")  # whoever has a DTensor has imported it
+    if distributed is not None and isinstance(tensor, distributed.DTensor):
+        raise TypeError(
+            f"{what} is a DTensor with placements {tensor.placements}: sharded weights are not supported; use "
+            "DistributedDataParallel, or direct tensor.to_local() where the directed axis is whole"
+        )
 
 
 @lru_cache(maxsize=4096)

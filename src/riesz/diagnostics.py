@@ -35,6 +35,10 @@ class Trace:
     versions: Sequence[int]
     products: Sequence[Tensor] | None
 
+    def left(self, gradient: Tensor) -> bool:
+        """Whether the gradient is one that the step directed, and no one wrote to it since."""
+        return (id(gradient), gradient._version) in zip(self.identities, self.versions, strict=True)
+
     @classmethod
     def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], originals: Sequence[Tensor] | None) -> Trace:
         products = None if originals is None else [_products(f, g) for f, g in zip(originals, directed, strict=True)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copyreg
+import importlib
 import inspect
+import operator
 from typing import Any
 
 import torch
@@ -15,12 +16,6 @@ from riesz.control import Control
 from riesz.metrics import Metric
 from riesz.metrics import metric as parse_metric
 from riesz.scope import Direction, Layers
-
-
-class _DirectedType(type):
-    """The type of directed classes: they are made, not written, so pickle stores how to make them."""
-
-    base: type[torch.optim.Optimizer]
 
 
 def directed(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
@@ -47,7 +42,7 @@ def directed(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
     """
     if not (isinstance(base, type) and issubclass(base, torch.optim.Optimizer)):
         raise TypeError(f"directed: base must be a subclass of torch.optim.Optimizer, got {base!r}")
-    if isinstance(base, _DirectedType):
+    if base in _made.values():
         raise TypeError(f"directed: {base.__name__} is directed already, and twice would apply the metric twice")
     if base not in _made:
         _made[base] = _make(base)
@@ -85,26 +80,41 @@ def _make(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
         "__init__": initialise,
         "__doc__": f"{base.__name__}, channel-directed: see `riesz.directed`.\n\n{inspect.getdoc(base) or ''}",
         "__module__": __name__,
-        "__signature__": _joined(inspect.signature(base), ours),
+        "__qualname__": _name_of(base),
+        "__signature__": _joined(base, ours),
         "attachment": property(_attachment, doc="The `riesz.Attachment` of this optimizer."),
-        "base": base,
     }
-    made: Any = _DirectedType(f"Directed{base.__name__}", (base,), body)
-    return made  # type: ignore[no-any-return]
+    # The type of the base itself: many optimizers are abstract base classes.
+    make: Any = type(base)
+    made: type[torch.optim.Optimizer] = make(f"Directed{base.__name__}", (base,), body)
+    return made
 
 
 def _attachment(self: torch.optim.Optimizer) -> Attachment | None:
     return attachment_of(self)
 
 
-def _joined(signature: inspect.Signature, ours: list[inspect.Parameter]) -> inspect.Signature:
+def _joined(base: type[torch.optim.Optimizer], ours: list[inspect.Parameter]) -> inspect.Signature:
+    signature = inspect.signature(base)
+    for parameter in ours:
+        if parameter.name in signature.parameters or hasattr(base, "attachment"):
+            clash = parameter.name if parameter.name in signature.parameters else "attachment"
+            raise TypeError(
+                f"directed: {base.__name__} has {clash!r} of its own; build it, then call riesz.attach on it"
+            )
     theirs = list(signature.parameters.values())
     end = next((i for i, p in enumerate(theirs) if p.kind is p.VAR_KEYWORD), len(theirs))
     return signature.replace(parameters=[*theirs[:end], *ours, *theirs[end:]])
 
 
-def _remake(cls: _DirectedType) -> tuple[Any, tuple[type[torch.optim.Optimizer]]]:
-    return directed, (cls.base,)
+def _name_of(base: type) -> str:
+    """The name a directed class is pickled by, without dots: they would be taken for nesting."""
+    return f"Directed{base.__name__}@{base.__module__}:{base.__qualname__}".replace(".", "/")
 
 
-copyreg.pickle(_DirectedType, _remake)
+def __getattr__(name: str) -> Any:
+    """Directed classes by name, so that pickle finds them in a process that has not made them yet."""
+    if not name.startswith("Directed") or "@" not in name:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, qualname = name.partition("@")[2].replace("/", ".").partition(":")
+    return directed(operator.attrgetter(qualname)(importlib.import_module(module)))

@@ -106,12 +106,15 @@ def _overrides(groups: Groups) -> tuple[tuple[object, object], ...]:
     return tuple((group.get(METRIC_KEY), group.get(DIRECTION_KEY)) for group in groups)
 
 
-def _nothing_matched(records: list[Record]) -> ValueError:
-    """The error for a scope that selects no parameter: silence here would look like training."""
+class NothingToDirectError(ValueError):
+    """A scope selects no parameter of an optimizer: silence would look like training."""
+
+
+def _nothing_matched(records: list[Record]) -> NothingToDirectError:
     told = "\n".join(f"  {r.name} {r.shape}: {r.reason}" for r in records[:12])
     more = f"\n  and {len(records) - 12} more" if len(records) > 12 else ""
-    return ValueError(
+    return NothingToDirectError(
         f"nothing to direct among the optimizer's {len(records)} parameters:\n{told}{more}\n"
         "Pass the model the optimizer trains, layers='all' or a predicate. Flattened parameters (FSDP1, ZeRO) cannot "
-        "be directed: use FSDP2 (fully_shard) or DDP"
+        "be directed: use DistributedDataParallel, which keeps them whole"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, TypeVar, overload
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from riesz import backends
-from riesz.axis import Axis, Job, check_gradient, overlaps
+from riesz.axis import Axis, Job, check_gradient, overlaps, refuse_dtensor
 from riesz.metrics import Metric
 
 Grads = TypeVar("Grads", bound=Sequence[Tensor])
@@ -112,9 +111,4 @@ def check_writable(grad: object, what: str) -> None:
         )
     if not torch.compiler.is_compiling() and grad.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(f"{what} is an inference tensor and cannot be written in place here; clone it first")
-    distributed = sys.modules.get("torch.distributed.tensor")
-    if distributed is not None and isinstance(grad, distributed.DTensor):
-        raise TypeError(
-            f"{what} is a DTensor with placements {grad.placements}: sharded gradients are not supported; direct "
-            "grad.to_local() where the directed axis is not sharded"
-        )
+    refuse_dtensor(grad, what)

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
-from riesz.axis import Axis
+from riesz.axis import Axis, refuse_dtensor
 from riesz.metrics import Metric
 from riesz.report import Record
 
@@ -100,6 +100,7 @@ class Scope:
         layer = type(places[0].module).__name__ if places and places[0].module is not None else ""
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             return Record(name, layer, (), None, False, _uninitialised(self.layers, name, places))
+        refuse_dtensor(parameter, f"parameter {name!r}")
         shape = tuple(parameter.shape)
         chosen = self._axis_for_all(places, parameter)
         if isinstance(chosen, str):
@@ -203,8 +204,8 @@ def _refuse_flattened(place: Place, parameter: Tensor) -> None:
     if expected is not None and place.stored == "weight" and parameter.dim() == 1:
         raise ValueError(
             f"parameter {place.name!r} of {type(place.module).__name__} has shape {tuple(parameter.shape)} where "
-            f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be told apart. Use FSDP2 "
-            "(torch.distributed.fsdp.fully_shard), DDP, or attach to an optimizer of whole parameters"
+            f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be told apart. Use "
+            "DistributedDataParallel, or attach to an optimizer of whole parameters"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pickle
 import warnings
 
 import numpy
@@ -31,8 +32,8 @@ FLAGGED_GROUPS = {"adago", "adamuon", "muon", "muonclip", "normuon"}
 MATRICES_ONLY = {"Muon", "spectralsphere"}
 TAKES_MODEL = {"adammini"}
 ARGUMENTS = {
-    "LBFGS": {"lr": 0.01},
-    "lbfgs": {"lr": 0.01},
+    "LBFGS": {"lr": 1e-3, "max_iter": 4},
+    "lbfgs": {"lr": 1e-3, "max_iter": 4},
     "SGD": {"momentum": 0.9, "weight_decay": 0.01},
     "adashift": {"keep_num": 1},
     "bsam": {"num_data": 5},
@@ -104,9 +105,29 @@ def test_identity_is_bit_equal_and_reweighting_equals_directing_by_hand(package,
         warnings.simplefilter("ignore")
         plain = trained(package, name)
         assert all(torch.isfinite(p).all() for p in plain)
-        assert all(map(torch.equal, trained(package, name, metric=riesz.Identity()), plain))
+        identity = riesz.Identity(scale=0.5, blend=0.5)  # computed, where Identity() is passed over
+        assert all(map(torch.equal, trained(package, name, metric=identity), plain))
         metric = riesz.ReweightedL2(lam=2.0)
         by_hand = trained(package, name, by_hand=metric)
+        assert all(torch.isfinite(p).all() for p in by_hand)
         assert all(map(torch.equal, trained(package, name, metric=metric), by_hand))
         assert not all(map(torch.equal, by_hand, plain))
     driven_optimizers[package].append(name)
+
+
+@pytest.mark.parametrize(("package", "name"), CASES, ids=[f"{p}-{n}" for p, n in CASES])
+def test_a_directed_class_of_every_optimizer_can_be_made_and_pickled(package, name):
+    kind = getattr(torch.optim, name) if package == "torch.optim" else pytorch_optimizer.load_optimizer(name)
+    if name in TAKES_MODEL:
+        with pytest.raises(TypeError, match="has 'model' of its own"):
+            riesz.directed(kind)
+        return
+    made = riesz.directed(kind)
+    assert issubclass(made, kind)
+    assert pickle.loads(pickle.dumps(made)) is made
+    model = matrices() if name in MATRICES_ONLY else network()
+    if name not in FLAGGED_GROUPS and name.lower() != "lbfgs":
+        optimizer = made(
+            model.parameters(), **ARGUMENTS.get(name, {}), metric="reweighted-l2", model=model, layers="all"
+        )
+        assert optimizer.attachment.metric == riesz.ReweightedL2()

@@ -29,7 +29,8 @@ def attach(
         The attachment to the inner optimizer.
     """
     inner = unwrapped(optimizer)
-    return attach_to_plain(inner, model and extract_model_from_parallel(model), metric=metric, **settings)
+    whole = None if model is None else extract_model_from_parallel(model)
+    return attach_to_plain(inner, whole, metric=metric, **settings)
 
 
 def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

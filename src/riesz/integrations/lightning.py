@@ -9,12 +9,14 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from riesz.attach import attach
 from riesz.attachment import Attachment
 from riesz.metrics import Metric
+from riesz.plan import NothingToDirectError
 
 
 class ChannelDirected(Callback):
-    """Attaches to every optimizer when fitting starts, detaches when it ends.
+    """Attaches when fitting starts to every optimizer that has something to direct, and detaches when it ends.
 
-    Works in every precision. Lightning clips gradients before the step, so clipping acts on ordinary gradients.
+    If none has, it raises. Works in every precision. Lightning clips gradients before the step, so clipping acts on
+    ordinary gradients.
 
     Args:
         metric: the inner product.
@@ -33,9 +35,16 @@ class ChannelDirected(Callback):
         self.attachments: list[Attachment] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.attachments = [
-            attach(optimizer, pl_module, metric=self.metric, **self.settings) for optimizer in trainer.optimizers
-        ]
+        self._detach()  # a run that was interrupted may have left some behind
+        self.attachments = []
+        nothing = None
+        for optimizer in trainer.optimizers:
+            try:
+                self.attachments.append(attach(optimizer, pl_module, metric=self.metric, **self.settings))
+            except NothingToDirectError as error:
+                nothing = error
+        if not self.attachments and nothing is not None:
+            raise nothing
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._detach()

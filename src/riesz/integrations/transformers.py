@@ -33,6 +33,7 @@ class ChannelDirected(TrainerCallback):
         self.attachment: Attachment | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.on_train_end(args, state, control)  # a run that was interrupted leaves its attachment behind
         self.attachment = attach(kwargs["optimizer"], kwargs["model"], metric=self.metric, **self.settings)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

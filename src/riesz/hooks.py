@@ -1,0 +1,58 @@
+"""What we need to know of how torch optimizers run their step hooks."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from types import FrameType
+from typing import Any
+
+import torch
+
+STEP_CODE = torch.optim.Optimizer.profile_hook_step(lambda self: None).__code__
+"""The code that torch wraps every `step` in, and that runs the hooks."""
+
+
+def runs_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether `step` is torch's wrapper, which Optimizer.__init__ puts there, and has a table of hooks to run."""
+    step: Any = type(optimizer).step
+    # The compiler puts a wrapper of its own around the steps it cannot trace, such as that of LBFGS.
+    while getattr(step, "__code__", None) is not STEP_CODE and hasattr(step, "_torchdynamo_orig_callable"):
+        step = step._torchdynamo_orig_callable
+    return getattr(step, "__code__", None) is STEP_CODE and "_optimizer_step_pre_hooks" in optimizer.__dict__
+
+
+def is_nested(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether this step runs inside another step of the same optimizer.
+
+    A subclass whose `step` calls `super().step()` runs its hooks twice, once an instance of the base class was made,
+    and the metric would be applied twice. The stack tells, also after a step that ended with an exception.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    found = 0
+    while frame is not None and found < 2:
+        found += frame.f_code is STEP_CODE and frame.f_locals.get("self") is optimizer
+        frame = frame.f_back
+    return found >= 2
+
+
+def hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, Any]]:
+    """The tables we register in; wrappers that skip Optimizer.__init__ may have some of them only."""
+    names = (
+        "_optimizer_step_pre_hooks",
+        "_optimizer_step_post_hooks",
+        "_optimizer_load_state_dict_pre_hooks",
+        "_optimizer_load_state_dict_post_hooks",
+    )
+    return {name: getattr(optimizer, name) for name in names if hasattr(optimizer, name)}
+
+
+def copies_by_itself(optimizer: torch.optim.Optimizer) -> str | None:
+    """The method by which a class copies its instances in a way of its own, leaving our hook behind; None if none."""
+    kind = type(optimizer)
+    if hasattr(kind, "__deepcopy__"):
+        return "__deepcopy__"
+    for name in ("__reduce__", "__reduce_ex__"):
+        if getattr(kind, name) is not getattr(object, name):
+            return name
+    return None
