@@ -53,13 +53,13 @@ def by_lightning(tmp_path, metric=METRIC, **settings):
     return module.net
 
 
-def by_hand(metric=METRIC, bf16=False, accumulate=1, clip=None):
-    model = network()
+def by_hand(metric=METRIC, bf16=False, accumulate=1, clip=None, dtype=torch.float32):
+    model = network().to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for _ in range(2):
         for index, (images, labels) in enumerate(DataLoader(dataset(), batch_size=4)):
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                loss = nn.functional.cross_entropy(model(images), labels)
+                loss = nn.functional.cross_entropy(model(images.to(dtype)), labels)
             (loss / accumulate).backward()
             if (index + 1) % accumulate == 0:
                 if clip is not None:
@@ -73,6 +73,7 @@ def by_hand(metric=METRIC, bf16=False, accumulate=1, clip=None):
 CASES = {
     "fp32": ({"precision": "32-true"}, {}),
     "bf16": ({"precision": "bf16-mixed"}, {"bf16": True}),
+    "fp64": ({"precision": "64-true"}, {"dtype": torch.float64}),
     "accumulating": ({"accumulate_grad_batches": 3}, {"accumulate": 3}),
     "clipping": ({"gradient_clip_val": 0.05}, {"clip": 0.05}),
     "bf16, accumulating and clipping": (
@@ -91,6 +92,36 @@ def test_trainer_equals_a_hand_written_loop(name, tmp_path, trainer_differences)
     assert difference <= 1e-7
     plain = by_hand(metric=riesz.Identity(), **loop)
     assert max((a - b).abs().max().item() for a, b in zip(plain.parameters(), ours.parameters(), strict=True)) > 1e-3
+
+
+class TwoOptimizers(Module):
+    """By hand, as GANs do: one optimizer for the convolutions, one that has nothing to direct."""
+
+    automatic_optimization = False
+
+    def training_step(self, data, index):
+        for optimizer in self.optimizers():
+            optimizer.zero_grad()
+        self.manual_backward(super().training_step(data, index))
+        for optimizer in self.optimizers():
+            optimizer.step()
+
+    def configure_optimizers(self):
+        convs = [p for p in self.parameters() if p.dim() == 4]
+        others = [p for p in self.parameters() if p.dim() != 4]
+        return [torch.optim.SGD(group, lr=0.1, momentum=0.9) for group in (convs, others)]
+
+
+def test_manual_optimization_with_two_optimizers_equals_a_hand_written_loop(tmp_path):
+    module = TwoOptimizers()
+    callback = ChannelDirected(METRIC)
+    trainer = lightning.Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[callback],
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(dataset(), batch_size=4))
+    assert len(callback.attachments) == 1
+    assert all(map(torch.equal, module.net.parameters(), by_hand().parameters()))
 
 
 def test_the_callback_detaches_when_fitting_ends(tmp_path):
