@@ -1,20 +1,23 @@
 """How everything here is timed.
 
 Rivals are run in turn, in a new random order each round, after a warm-up; a figure is the median with its 20th and 80th
-percentile. On a shared machine a run that waited for a core measures the neighbours, so the scheduler is asked how long
-the process's threads waited, and runs that waited more than 2% of their time are left out, for all rivals alike; rounds
-go on until enough quiet runs of each are there. Only ratios inside one series are compared with a target.
+percentile. On a shared machine a run that waited for a core measures the neighbours. So the process asks for real-time
+priority while it is timed, where it may, and rests as long as it ran, to leave the neighbours their half; and the
+scheduler is asked how long its threads waited: runs that waited more than 2% of their time are left out, for all rivals
+alike, and rounds go on until enough quiet runs of each are there. Only ratios inside one series are compared with a
+target.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import platform
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from glob import glob
@@ -61,6 +64,26 @@ def waited() -> float:
     return total / 1e9
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Real-time priority for all threads of this process, where the system grants it."""
+    asked = _priority("SCHED_FIFO", 1)
+    try:
+        yield
+    finally:
+        if asked:
+            _priority("SCHED_OTHER", 0)
+
+
+def _priority(policy: str, level: int) -> bool:
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setscheduler(int(thread), getattr(os, policy), os.sched_param(level))
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
 class Samples:
     """The runs of one rival: seconds taken, and the share of them spent waiting for a core."""
 
@@ -78,11 +101,13 @@ class Samples:
         return self.quiet if len(self.quiet) >= FEWEST else [seconds for _, seconds in sorted(self.all)[:FEWEST]]
 
     def time(self, run: Callable[[], object]) -> None:
-        before = waited()
-        start = time.perf_counter()
-        run()
-        seconds = time.perf_counter() - start
-        self.add(seconds, waited() - before)
+        with undisturbed():
+            before = waited()
+            start = time.perf_counter()
+            run()
+            seconds = time.perf_counter() - start
+            self.add(seconds, waited() - before)
+        time.sleep(min(seconds, 0.5))
 
 
 def series(
