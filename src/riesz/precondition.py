@@ -60,10 +60,14 @@ def precondition_(
     return grads
 
 
-_planned: dict[tuple[int, str, int], backends.Planned] = {}
-"""How lists of gradients were served last, by dim, backend and length of the list."""
+_planned: dict[object, backends.Planned] = {}
+"""How lists of gradients were served last, by what tells one list from another at a glance; the plan looks closer."""
 
 MAX_PLANNED = 64
+
+
+def _glance(gradients: Sequence[Tensor], dim: int, backend: str) -> object:
+    return dim, backend, len(gradients), gradients[0].shape
 
 
 def _again(grads: object, metric: Metric, dim: object, backend: str) -> bool:
@@ -71,20 +75,20 @@ def _again(grads: object, metric: Metric, dim: object, backend: str) -> bool:
     if type(dim) is not int or torch.compiler.is_compiling():
         return False
     gradients = [grads] if isinstance(grads, Tensor) else grads
-    if not isinstance(gradients, (list, tuple)):
+    if not isinstance(gradients, (list, tuple)) or not gradients or not isinstance(gradients[0], Tensor):
         return False
-    planned = _planned.get((dim, backend, len(gradients)))
+    planned = _planned.get(_glance(gradients, dim, backend))
     return planned is not None and planned.direct_(gradients, metric)
 
 
 def _remember(gradients: Sequence[Tensor], jobs: Sequence[Job], dim: int, backend: str) -> None:
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not gradients:
         return
     if len(_planned) >= MAX_PLANNED:
         _planned.clear()
     planned = backends.Planned()
     planned.learn(backend, gradients, jobs)
-    _planned[dim, backend, len(gradients)] = planned
+    _planned[_glance(gradients, dim, backend)] = planned
 
 
 @torch.no_grad()
