@@ -1,6 +1,8 @@
 # Two commands do everything on a machine that has Python and make:
 #   make demo   install, then train a small CNN with and without riesz and compare
 #   make test   install, then lint, types and all tests
+# and one measures:
+#   make bench  every claim about speed, against its target
 
 PYTHON ?= python3
 VENV := .venv
@@ -32,7 +34,33 @@ errors: $(INSTALLED)
 pictures: $(INSTALLED)
 	$(BIN)/python docs/kernels.py
 
-$(INSTALLED): pyproject.toml constraints.txt
+.PHONY: bench test-native native
+
+# Times everything on this machine, prints every target and refreshes docs/benchmarks.md. Five to fifteen minutes, as
+# quiet as the machine is. Threads wait as they would for a user, whatever is set for tests.
+BENCH := $(VENV)/bench-installed
+TIMED := env -u OMP_WAIT_POLICY $(BIN)/python -m
+bench: $(BENCH)
+	$(TIMED) benchmarks.memory
+	$(TIMED) benchmarks.rivals
+	$(TIMED) benchmarks.hook
+	$(TIMED) benchmarks.scaling
+	$(TIMED) benchmarks.report
+
+$(BENCH): $(INSTALLED)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	touch $@
+
+# The kernels' own test: AddressSanitizer and UndefinedBehaviorSanitizer, then valgrind where it is installed.
+test-native:
+	csrc/tests/run address 300
+	if command -v valgrind; then csrc/tests/run valgrind 20; fi
+
+# Compile the kernels again after editing csrc/.
+native: $(INSTALLED)
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+
+$(INSTALLED): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --constraint constraints.txt torch

@@ -22,11 +22,12 @@ struct riesz_recipe {
   double log_z, z_n;    // SCREENED: log z and z^n
 };
 
-enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 256 };
+enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 128 };
 
 // A piece of one long column: `lanes` neighbouring segments of `length` entries each, from `start` on.
 struct riesz_piece {
   int64_t start, lanes, length;
+  int64_t stage;  // -1, or where in the staging memory it stays between its sums and its walk
 };
 
 struct riesz_kernels {

@@ -128,13 +128,14 @@ riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, c
   // Only float64 shifts its sums; see `shifted`.
   riesz_long_column column{job, data, dtype, n, recipe, dtype == RIESZ_FLOAT64 ? mean_of(data, n) : 0, {}, {}};
   const int64_t full = MAX_LANES * SEGMENT;
-  int64_t start = 0;
-  for (; start + full <= n; start += full) column.pieces.push_back({start, MAX_LANES, SEGMENT});
-  if (int64_t length = (n - start) / MAX_LANES) {
-    column.pieces.push_back({start, MAX_LANES, length});
-    start += MAX_LANES * length;
-  }
-  if (start < n) column.pieces.push_back({start, 1, n - start});
+  int64_t start = 0, stage = 0;
+  auto add = [&](int64_t lanes, int64_t length) {
+    column.pieces.push_back({start, lanes, length, riesz_is_small(column) ? stage : -1});
+    start += lanes * length, stage += riesz_stage_bytes;
+  };
+  while (start + full <= n) add(MAX_LANES, SEGMENT);
+  if (int64_t length = (n - start) / MAX_LANES) add(MAX_LANES, length);
+  if (start < n) add(1, n - start);
   column.sums.resize(column.pieces.size() * SUMS * MAX_LANES);
   return column;
 }

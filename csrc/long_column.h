@@ -7,6 +7,9 @@
 
 #include "kernels.h"
 
+// Staging memory of one piece.
+const int64_t riesz_stage_bytes = (MAX_SEGMENT * (MAX_LANES + STAGE_PAD) + STAGE_PAD) * int64_t(sizeof(double));
+
 struct riesz_long_column {
   int64_t job;
   void* data;

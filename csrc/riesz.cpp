@@ -128,7 +128,7 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
           joins.push_back({name, 0, pieces, job.length / 16});
           cut(walks, name, pieces, job.length);
         }
-        for (const riesz_piece& piece : added.pieces) scratch = std::max(scratch, scratch_bytes(piece.length));
+        scratch = std::max(scratch, scratch_bytes(MAX_SEGMENT) + (riesz_is_small(added) ? pieces * riesz_stage_bytes : 0));
       }
     } else {
       cut(tasks, i, call.units(i), entries(job));

@@ -54,7 +54,7 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
         )
     single = isinstance(grads, Tensor)
     gradients = [grads] if isinstance(grads, Tensor) else grads
-    key = (dim, backend, len(gradients))
+    key = (dim, backend, len(gradients), getattr(gradients[0], "shape", None) if gradients else None)
     tracing = torch.compiler.is_compiling()
     if type(dim) is int and not tracing and key in _planned and _planned[key].direct_(gradients, metric):
         return grads
@@ -77,8 +77,8 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
     return grads
 
 
-_planned: dict[tuple[int, str, int], backends.Planned] = {}
-"""How lists of gradients were served last, by dim, backend and length, for the next one that is alike."""
+_planned: dict[object, backends.Planned] = {}
+"""How lists of gradients were served last, by what tells one list from another at a glance; the plan looks closer."""
 
 MAX_PLANNED = 64
 

@@ -1,0 +1,147 @@
+"""Prints the table of targets and writes docs/benchmarks.md with its plots; reads the stored results only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+from matplotlib import pyplot
+
+from benchmarks.harness import Figure, load
+from benchmarks.networks import NETWORKS
+from benchmarks.scaling import COLUMNS, FIXED_M, FIXED_N, LENGTHS, METRICS
+from benchmarks.targets import Row, rows, table
+
+matplotlib.use("svg")
+# The same figures give the same file.
+matplotlib.rcParams["svg.hashsalt"] = "riesz"
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+HEAD = """# Benchmarks
+
+`make bench` measures all of this and writes this page. {machine}
+
+How it is timed: rivals run in turn in a new random order each round, after a warm-up; runs during which the scheduler
+kept a thread waiting for more than 2% of the time are left out, for all rivals alike; every figure is a median, with
+its 20th and 80th percentile and the number of quiet runs in `benchmarks/results/`. Ratios are of medians within one
+run. "memcpy" in the table is a `copy_` of every gradient to a second tensor; one flat copy of the same bytes is in the
+last table.
+
+## Targets
+
+| what | where | measured | target | |
+| --- | --- | --- | --- | --- |
+{targets}
+
+{met} of {all} are met.
+
+## Time against n and M
+
+![Time against n and M](benchmarks-scaling.svg)
+
+A straight line of slope one is linear time. {fixed}
+
+## Against other ways to do the same
+
+![Speed-up over other implementations](benchmarks-rivals.svg)
+
+{rivals}
+
+## Milliseconds, all metrics and directions
+
+{memory}
+"""
+
+
+def _verdict(row: Row) -> str:
+    return "met" if row.met else "**missed**"
+
+
+def _targets(found: list[Row]) -> str:
+    return "\n".join(
+        f"| {row.what} | {row.where} | {row.measured:.2f} | {'<=' if row.at_most else '>='} {row.target:g} | "
+        f"{_verdict(row)} |"
+        for row in found
+    )
+
+
+def _milliseconds(figures: list[Figure]) -> str:
+    """One row per rival, one column per network."""
+    names = list(dict.fromkeys(f.rival for f in figures))
+    by = {(f.rival, f.shape): f for f in figures}
+    lines = [f"| ms | {' | '.join(NETWORKS)} |", "| --- |" + " --- |" * len(NETWORKS)]
+    for name in names:
+        cells = [f"{by[name, n].median * 1e3:.3g}" if (name, n) in by else "-" for n in NETWORKS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _plot_scaling(figures: list[Figure]) -> None:
+    picture, axes = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    median = {(f.shape, f.rival): f.median * 1e3 for f in figures}
+    for axis, sizes, fixed, label in (
+        (axes[0], LENGTHS, f"M={FIXED_M}", "n"),
+        (axes[1], COLUMNS, f"n={FIXED_N}", "M"),
+    ):
+        for name in ("copy_", *METRICS):
+            style = "k--" if name == "copy_" else "o-"
+            axis.loglog(sizes, [median[fixed, f"{size} {name}"] for size in sizes], style, label=name, markersize=3)
+        axis.set(xlabel=f"{label} ({fixed})", ylabel="ms")
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    picture.savefig(DOCS / "benchmarks-scaling.svg", metadata={"Date": None})
+
+
+def _plot_rivals(figures: list[Figure]) -> None:
+    pairs = {
+        "paper's SobolevTilde": ("paper SobolevTilde, eager", "riesz SobolevTilde"),
+        "paper's ReweightedL2": ("paper ReweightedL2, eager", "riesz ReweightedL2"),
+        "FFT along output": ("FFT along output", "riesz Sobolev output"),
+        "FFT as LS-SGD": ("FFT as LS-SGD", "riesz LaplacianSmoothing rasterized"),
+        "torchzero": ("torchzero LaplacianSmoothing", "riesz LaplacianSmoothing rasterized"),
+        "pytorch_optimizer": ("pytorch_optimizer centralization", "riesz Centralization"),
+    }
+    median = {(f.shape, f.rival): f.median for f in figures}
+    picture, axis = pyplot.subplots(figsize=(9, 3.4), layout="constrained")
+    width = 0.8 / len(NETWORKS)
+    for i, network in enumerate(NETWORKS):
+        known = [
+            (k, median[network, slow] / median[network, fast])
+            for k, (slow, fast) in enumerate(pairs.values())
+            if (network, slow) in median
+        ]
+        axis.bar([k + i * width for k, _ in known], [ratio for _, ratio in known], width, label=network)
+    axis.set_yscale("log")
+    axis.set_xticks([k + 0.4 - width / 2 for k in range(len(pairs))], list(pairs))
+    axis.axhline(1, color="black", linewidth=0.8)
+    axis.set_ylabel("times slower than riesz")
+    axis.legend(fontsize="small", ncols=3)
+    picture.savefig(DOCS / "benchmarks-rivals.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    found = rows()
+    (memory, machine), (rivals, _), (scaling, _) = load("memory"), load("rivals"), load("scaling")
+    DOCS.mkdir(exist_ok=True)
+    _plot_scaling(scaling)
+    _plot_rivals(rivals)
+    told = (
+        f"Last run {machine['date']} on {machine['cpu']}, {machine['threads']} threads, {machine['instructions']}, "
+        f"torch {machine['torch']}, Python {machine['python']}."
+    )
+    page = HEAD.format(
+        machine=told,
+        targets=_targets(found),
+        met=sum(row.met for row in found),
+        all=len(found),
+        fixed=f"Left M is {FIXED_M}, right n is {FIXED_N}; float32.",
+        rivals=_milliseconds(rivals),
+        memory=_milliseconds(memory),
+    )
+    (DOCS / "benchmarks.md").write_text(page)
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
