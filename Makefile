@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/installed
 .PHONY: demo test test-all lint errors pictures clean
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/mnist5k.py
+	$(BIN)/riesz demo
 
 test: $(INSTALLED) lint
 	$(BIN)/pytest

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from riesz_lab import atomic
-from riesz_lab.errors import BadFile
+from riesz_lab.errors import BadFileError
 
 KEPT = 2
 
@@ -58,14 +58,14 @@ def set_aside(path: Path) -> None:
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights and state of one checkpoint. Nothing in it is executed; what cannot be read is a `BadFile`."""
+    """Weights and state of one checkpoint. Nothing in it is executed; what cannot be read is a `BadFileError`."""
     weights = load_weights(path / "weights.safetensors")
     try:
         state = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     except Exception as error:  # the reader of a damaged archive raises nearly anything
-        raise BadFile(f"{path / 'state.pt'} cannot be read: {_first_line(error)}") from None
+        raise BadFileError(f"{path / 'state.pt'} cannot be read: {_first_line(error)}") from None
     if not isinstance(state, dict):
-        raise BadFile(f"{path / 'state.pt'} holds a {type(state).__name__}, not the state of a trial")
+        raise BadFileError(f"{path / 'state.pt'} holds a {type(state).__name__}, not the state of a trial")
     return weights, state
 
 
@@ -73,7 +73,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError, ValueError, KeyError, OverflowError, RuntimeError) as error:
-        raise BadFile(f"{path} cannot be read as safetensors: {_first_line(error)}") from None
+        raise BadFileError(f"{path} cannot be read as safetensors: {_first_line(error)}") from None
 
 
 def pack(models: dict[str, nn.Module]) -> bytes:
@@ -92,11 +92,11 @@ def unpack(models: dict[str, nn.Module], weights: dict[str, Tensor]) -> None:
         wanted = {name: _key(models, model, name) for name in module.state_dict()}
         missing = [key for key in wanted.values() if key not in weights]
         if missing:
-            raise BadFile(f"the weights lack {missing[0]!r} of the model: they belong to another one")
+            raise BadFileError(f"the weights lack {missing[0]!r} of the model: they belong to another one")
         try:
             module.load_state_dict({name: weights[key] for name, key in wanted.items()})
         except RuntimeError as error:
-            raise BadFile(f"the weights do not fit the model: {_first_line(error)}") from None
+            raise BadFileError(f"the weights do not fit the model: {_first_line(error)}") from None
 
 
 def _key(models: dict[str, nn.Module], model: str, name: str) -> str:

@@ -15,7 +15,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from riesz_lab.errors import BadConfig, unknown
+from riesz_lab.errors import ConfigError, unknown
 
 SEEDS = ("seed", "init_seed", "data_seed")
 """The fields that tell apart the trials of one group."""
@@ -134,11 +134,11 @@ class Config:
     def from_dict(cls, values: dict[str, Any]) -> Config:
         """The inverse of `to_dict`; unknown keys are refused."""
         if not isinstance(values, dict):
-            raise BadConfig(f"a config must be a JSON object, got {type(values).__name__}")
+            raise ConfigError(f"a config must be a JSON object, got {type(values).__name__}")
         names = [field.name for field in dataclasses.fields(cls)]
         for key in values:
             if key not in names:
-                raise BadConfig(unknown("setting", str(key), names))
+                raise ConfigError(unknown("setting", str(key), names))
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
     @property
@@ -169,7 +169,7 @@ def _canonical_metric(text: str) -> str:
     try:
         return str(riesz.metric(text))
     except (TypeError, ValueError) as error:
-        raise BadConfig(f"metric: {error}") from None
+        raise ConfigError(str(error)) from None
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:
@@ -189,7 +189,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
                 return value
         elif type(value) is option:
             return value
-    raise BadConfig(f"{name}={value!r} cannot be; allowed: {_told(hint)}")
+    raise ConfigError(f"{name}={value!r} cannot be; allowed: {_told(hint)}")
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
@@ -215,15 +215,15 @@ def _check_ranges(config: Config) -> None:
     for name, least in at_least.items():
         value = getattr(config, name)
         if value is not None and value < least:
-            raise BadConfig(f"{name}={value!r} cannot be; allowed: {least} or more")
+            raise ConfigError(f"{name}={value!r} cannot be; allowed: {least} or more")
         if name in SEEDS and value is not None and value >= 2**32:
-            raise BadConfig(f"{name}={value!r} cannot be; allowed: 0 to 2**32 - 1")
+            raise ConfigError(f"{name}={value!r} cannot be; allowed: 0 to 2**32 - 1")
     if config.clip_norm is not None and config.clip_norm <= 0:
-        raise BadConfig(f"clip_norm={config.clip_norm!r} cannot be; allowed: above 0, or None")
+        raise ConfigError(f"clip_norm={config.clip_norm!r} cannot be; allowed: above 0, or None")
     if not 0 < config.drop_factor <= 1:
-        raise BadConfig(f"drop_factor={config.drop_factor!r} cannot be; allowed: above 0, up to 1")
+        raise ConfigError(f"drop_factor={config.drop_factor!r} cannot be; allowed: above 0, up to 1")
     if config.accumulate > config.batch_size:
-        raise BadConfig(
+        raise ConfigError(
             f"accumulate={config.accumulate} cannot be: a batch of {config.batch_size} has no so many parts; "
             f"allowed: 1 to {config.batch_size}"
         )

@@ -10,23 +10,23 @@ class LabError(Exception):
     """What went wrong, in words: the object, the value received, what is allowed."""
 
 
-class BadConfig(LabError, ValueError):
+class ConfigError(LabError, ValueError):
     """A setting that cannot be."""
 
 
-class MissingData(LabError):
+class MissingDataError(LabError):
     """A file of a dataset is not there."""
 
 
-class BadFile(LabError):
+class BadFileError(LabError):
     """A file that is not what its name says: corrupt, truncated or hostile."""
 
 
-class TrialBusy(LabError):
+class BusyError(LabError):
     """Another process is at work in the trial's directory."""
 
 
-class Interrupted(LabError):
+class StoppedError(LabError):
     """The trial was asked to stop; its state is saved."""
 
 

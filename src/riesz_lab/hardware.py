@@ -11,7 +11,7 @@ import torch
 
 from riesz_lab import environment
 from riesz_lab.config import Config
-from riesz_lab.errors import BadConfig
+from riesz_lab.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +37,22 @@ class Hardware:
         """Raise if the trial cannot run here."""
         kind = self.resolved()
         if self.devices < 1:
-            raise BadConfig(f"devices={self.devices} cannot be; allowed: 1 or more")
+            raise ConfigError(f"devices={self.devices} cannot be; allowed: 1 or more")
         if kind == "cuda" and self.devices > torch.cuda.device_count():
-            raise BadConfig(f"devices={self.devices} with cuda: this machine has {torch.cuda.device_count()}")
+            raise ConfigError(f"devices={self.devices} with cuda: this machine has {torch.cuda.device_count()}")
         if kind == "mps" and not torch.backends.mps.is_available():
-            raise BadConfig("accelerator='mps' is not available on this machine; allowed: cpu")
+            raise ConfigError("accelerator='mps' is not available on this machine; allowed: cpu")
         if self.devices > config.batch_size:
-            raise BadConfig(f"devices={self.devices} cannot share a batch of {config.batch_size} images")
+            raise ConfigError(f"devices={self.devices} cannot share a batch of {config.batch_size} images")
         if config.precision == "16-mixed" and kind == "cpu":
-            raise BadConfig("precision='16-mixed' needs a GPU; allowed on a CPU: '32', 'bf16-mixed'")
+            raise ConfigError("precision='16-mixed' needs a GPU; allowed on a CPU: '32', 'bf16-mixed'")
         if config.precision == "bf16-mixed" and kind == "cpu" and (why := environment.bf16_trouble()):
-            raise BadConfig(f"precision='bf16-mixed' does not work on this CPU: {why}")
+            raise ConfigError(f"precision='bf16-mixed' does not work on this CPU: {why}")
 
     def fabric(self, config: Config) -> Any:
         """Lightning Fabric for this hardware."""
         with warnings.catch_warnings():
-            # Advice on the GPU that was not chosen, and deprecations inside Lightning: nothing a user of ours can act on.
+            # Advice on the GPU that was not chosen, deprecations inside Lightning: nothing a user can act on.
             warnings.simplefilter("ignore")
             from lightning_fabric import Fabric
 

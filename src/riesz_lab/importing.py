@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from riesz_lab.errors import BadConfig
+from riesz_lab.errors import ConfigError
 
 
 def load_object(kind: str, path: str) -> Any:
@@ -19,11 +19,11 @@ def load_object(kind: str, path: str) -> Any:
     try:
         found = importlib.import_module(module_name)
     except (ImportError, ValueError) as error:
-        raise BadConfig(f"{kind} {path!r}: module {module_name!r} cannot be imported: {error}") from None
+        raise ConfigError(f"{kind} {path!r}: module {module_name!r} cannot be imported: {error}") from None
     for part in name.split("."):
         if not hasattr(found, part):
-            raise BadConfig(f"{kind} {path!r}: {module_name!r} has no {name!r}")
+            raise ConfigError(f"{kind} {path!r}: {module_name!r} has no {name!r}")
         found = getattr(found, part)
     if not callable(found):
-        raise BadConfig(f"{kind} {path!r} is a {type(found).__name__}; allowed: something that can be called")
+        raise ConfigError(f"{kind} {path!r} is a {type(found).__name__}; allowed: something that can be called")
     return found

@@ -12,7 +12,7 @@ from torch import nn
 
 import riesz
 from riesz_lab.config import Config
-from riesz_lab.errors import BadConfig, LabError, unknown
+from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.importing import load_object
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -39,9 +39,9 @@ def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch
     try:
         optimizer = kind(model.parameters(), **options)
     except (TypeError, ValueError) as error:
-        raise BadConfig(f"optimizer {config.optimizer!r} cannot be made with {options}: {error}") from None
+        raise ConfigError(f"optimizer {config.optimizer!r} cannot be made with {options}: {error}") from None
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise BadConfig(f"optimizer {config.optimizer!r} made a {type(optimizer).__name__}, not a torch Optimizer")
+        raise ConfigError(f"optimizer {config.optimizer!r} made a {type(optimizer).__name__}, not a torch Optimizer")
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]
     return optimizer
@@ -88,7 +88,7 @@ def _kind(name: str) -> Any:
     if ":" in name:
         return load_object("optimizer", name)
     if name not in OPTIMIZERS:
-        raise BadConfig(unknown("optimizer", name, OPTIMIZERS) + ", or any as 'package.module:Class'")
+        raise ConfigError(unknown("optimizer", name, OPTIMIZERS) + ", or any as 'package.module:Class'")
     return OPTIMIZERS[name]
 
 
@@ -101,5 +101,7 @@ def _options(config: Config) -> dict[str, Any]:
                 raise ValueError
             options[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            raise BadConfig(f"optimizer_options: {text!r} cannot be read; write name=value, such as eps=1e-6") from None
+            raise ConfigError(
+                f"optimizer_options: {text!r} cannot be read; write name=value, such as eps=1e-6"
+            ) from None
     return options

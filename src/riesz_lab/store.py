@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from riesz_lab.config import Config
-from riesz_lab.errors import BadFile, LabError
+from riesz_lab.errors import BadFileError, LabError
 from riesz_lab.trial import read_json
 
 
@@ -97,7 +97,7 @@ def _read(path: Path) -> StoredTrial:
     config = Config.from_dict(read_json(path / "config.json"))
     named = re.search(r"-([0-9a-f]{12})$", path.name)
     if named is not None and named[1] != config.id:
-        raise BadFile(f"{path / 'config.json'} holds other settings than the directory's name says")
+        raise BadFileError(f"{path / 'config.json'} holds other settings than the directory's name says")
     result = read_json(path / "result.json") if (path / "result.json").exists() else None
     if result is not None:
         _check_result(path, result)
@@ -116,4 +116,4 @@ def _check_result(path: Path, result: object) -> None:
         )
     )
     if not ok:
-        raise BadFile(f"{path / 'result.json'} is not the result of a trial")
+        raise BadFileError(f"{path / 'result.json'} is not the result of a trial")

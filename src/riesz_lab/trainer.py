@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ import torch
 from riesz_lab import checkpoint, environment, models, optimizers, progress, randomness, tasks
 from riesz_lab.config import Config
 from riesz_lab.data import data_folder
-from riesz_lab.errors import BadFile, Interrupted, LabError
+from riesz_lab.errors import BadFileError, LabError, StoppedError
 from riesz_lab.hardware import Hardware, is_main_process
 from riesz_lab.interrupts import Interrupts
 from riesz_lab.tasks import Context, Task
@@ -100,9 +100,9 @@ def train(
         stop = stack.enter_context(Interrupts())
         fabric = hardware.fabric(config)
         fabric.launch()
-        context = Context(fabric.device, fabric.global_rank, fabric.world_size)
+        context = Context(fabric.device, fabric.global_rank, fabric.world_size, _adding_up(fabric))
         task = task_class(config, folder, data, context)
-        run = _Run(config, task, fabric, trial, save_every, show, stop)
+        run = _Run(config, task, context, fabric, trial, save_every, show, stop)
         stack.enter_context(run.logging(tensorboard))
         stack.callback(show.close)
         result = run.to_the_end()
@@ -116,13 +116,14 @@ class _Run:
         self,
         config: Config,
         task: Task,
+        context: Context,
         fabric: Any,
         trial: Trial,
         save_every: float,
         show: progress.Progress,
         stop: Interrupts,
     ):
-        self.config, self.task, self.fabric, self.trial = config, task, fabric, trial
+        self.config, self.task, self.context, self.fabric, self.trial = config, task, context, fabric, trial
         self.save_every, self.show, self.stop = save_every, show, stop
         self.main = fabric.is_global_zero
         self.modules = dict(task.models)
@@ -142,7 +143,7 @@ class _Run:
     def to_the_end(self) -> dict[str, Any]:
         self._resume()
         if self.main:
-            self.trial.add_session(environment.describe(self.fabric.device.type, self.fabric.world_size))
+            self.trial.add_session(environment.describe(self.fabric.device.type, self.context.world))
         self.show.start(step=self.state.step, total=self.total, images_per_step=self._images_per_step())
         while self.state.step < self.total or self.state.batch:
             if not self._train_epoch():
@@ -209,9 +210,7 @@ class _Run:
         started = time.monotonic()
         for found in self.task.evaluate():
             self._stop_if_asked()
-            if found is not None:
-                values = torch.stack([value.double() for value in found.values()]).tolist()
-                scores = dict(zip(found, values, strict=True))
+            scores = found or scores
         self.timing["eval_seconds"] = round(time.monotonic() - started, 3)
         return scores
 
@@ -234,7 +233,7 @@ class _Run:
         self._save_if_due()
 
     def _row(self, scores: dict[str, float]) -> dict[str, Any]:
-        means = self.task.meters.means(self._add_up)
+        means = self.task.meters.means(self.context.add_up)
         rate = next(iter(self.task.optimizers.values())).param_groups[0]["lr"]
         row = {"epoch": self.state.epoch + 1, "step": self.state.step, "lr": rate, **means, **scores}
         # JSON has no NaN: what is no number is null.
@@ -272,13 +271,13 @@ class _Run:
         if not self._agreed_to_stop():
             return
         self._save()
-        raise Interrupted(
+        raise StoppedError(
             f"stopped at step {self.state.step} of {self.total}; the state is saved in {self.trial.path}. "
             "Run the same command to continue"
         )
 
     def _agreed_to_stop(self) -> bool:
-        if self.fabric.world_size == 1:
+        if self.context.world == 1:
             return self.stop.received is not None
         # Several processes must stop at one step; asking them at each would cost more than a step.
         if self.state.step % CHECK_EVERY:
@@ -308,8 +307,8 @@ class _Run:
             try:
                 weights, state = checkpoint.load(path)
                 if state.get("config") != self.config.id:
-                    raise BadFile(f"{path} belongs to another trial")
-            except BadFile as error:
+                    raise BadFileError(f"{path} belongs to another trial")
+            except BadFileError as error:
                 self.show.note(f"{error}; the checkpoint before it is used")
                 checkpoint.set_aside(path)
                 continue
@@ -330,7 +329,7 @@ class _Run:
             if self.main:
                 randomness.restore(state["randomness"])
             self.state = State(int(state["step"]), int(state["epoch"]), int(state["batch"]), list(state["history"]))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, BadFile) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, BadFileError) as error:
             raise LabError(
                 f"{path} is no state of this trial ({error}). Remove it, and the same command starts from what is left"
             ) from None
@@ -356,21 +355,15 @@ class _Run:
         return self._any(not all(math.isfinite(value) for value in self.task.meters.means().values()))
 
     def _any(self, flag: bool) -> bool:
-        if self.fabric.world_size == 1:
+        if self.context.world == 1:
             return flag
-        return bool(self._add_up(torch.tensor(float(flag), device=self.fabric.device)) > 0)
-
-    def _add_up(self, local: torch.Tensor) -> torch.Tensor:
-        if self.fabric.world_size == 1:
-            return local
-        total: torch.Tensor = self.fabric.all_reduce(local, reduce_op="sum")
-        return total
+        return bool(self.context.add_up(torch.tensor(float(flag), device=self.context.device)) > 0)
 
     @contextmanager
     def _without_sync(self, enabled: bool) -> Iterator[None]:
         with ExitStack() as stack:
             for model in self.task.models.values() if enabled else ():
-                stack.enter_context(self.fabric.no_backward_sync(model) if self.fabric.world_size > 1 else nullcontext())
+                stack.enter_context(self.fabric.no_backward_sync(model) if self.context.world > 1 else nullcontext())
             yield
 
     def _images_per_step(self) -> float:
@@ -378,6 +371,12 @@ class _Run:
 
     def _epoch_told(self) -> str:
         return f"epoch {self.state.epoch + 1}/{self.config.epochs}"
+
+
+def _adding_up(fabric: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    if fabric.world_size == 1:
+        return lambda local: local
+    return lambda local: fabric.all_reduce(local, reduce_op="sum")
 
 
 class _Stopwatch:

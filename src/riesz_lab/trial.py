@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from riesz_lab import atomic
 from riesz_lab.config import Config
-from riesz_lab.errors import BadFile, LabError, TrialBusy
+from riesz_lab.errors import BadFileError, BusyError, LabError
 
 JSON_CAP = 64 * 2**20
 
@@ -55,7 +55,7 @@ class Trial:
         with lock:
             if not _try_lock(lock):
                 lock.seek(0)
-                raise TrialBusy(
+                raise BusyError(
                     f"trial {self.path} is being trained by {lock.read(200).strip() or 'another process'}; a second "
                     "process would overwrite its files. Wait for it, stop it, or choose another seed"
                 )
@@ -91,7 +91,7 @@ class Trial:
         file = self.path / "environment.json"
         try:
             sessions = read_json(file) if file.exists() else []
-        except BadFile:
+        except BadFileError:
             sessions = []
         if not isinstance(sessions, list) or sessions[-1:] != [environment]:
             atomic.write_json(file, [*sessions, environment] if isinstance(sessions, list) else [environment])
@@ -121,10 +121,10 @@ def read_json(path: Path) -> Any:
     """A JSON file of this store, or an error that names it."""
     try:
         if path.stat().st_size > JSON_CAP:
-            raise BadFile(f"{path} is larger than {JSON_CAP} bytes: not a file of this store")
+            raise BadFileError(f"{path} is larger than {JSON_CAP} bytes: not a file of this store")
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise BadFile(f"{path} cannot be read as JSON: {error}") from None
+        raise BadFileError(f"{path} cannot be read as JSON: {error}") from None
 
 
 def _try_lock(file: IO[str]) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from riesz_lab.data.types import Data, Images
@@ -39,12 +39,12 @@ def epoch_draws(seed: int, epoch: int, count: int) -> Tensor:
 def crop_flip(images_NHWC: Tensor, draws_N3: Tensor) -> Tensor:
     """Pad by 4, crop, flip: one gather for the whole batch.
 
-    Row r and column c of image n come from row `r + down[n]`, column `c' + right[n]` of the padded image, where c' is c,
-    or W-1-c if n is flipped.
+    Row r and column c of image n come from row `r + down[n]`, column `c' + right[n]` of the padded image, where c' is
+    c, or W-1-c if n is flipped.
     """
     _, height, width, _ = images_NHWC.shape
     device = images_NHWC.device
-    padded = F.pad(images_NHWC, (0, 0, PAD, PAD, PAD, PAD))
+    padded = functional.pad(images_NHWC, (0, 0, PAD, PAD, PAD, PAD))
     down, right, flip = draws_N3.unbind(1)
     rows = torch.arange(height, device=device) + down[:, None]
     columns = torch.arange(width, device=device).expand(len(images_NHWC), width)
@@ -126,7 +126,9 @@ def source(
     if isinstance(split, Images):
         return MemorySource(split, data, augment=augment, device=device, channels_last=channels_last)
     if augment != "none":
-        raise LabError(f"augment={augment!r} is for the built-in datasets; let your own augment its items: augment='none'")
+        raise LabError(
+            f"augment={augment!r} is for the built-in datasets; let your own augment its items: augment='none'"
+        )
     return DatasetSource(split, data, device=device, channels_last=channels_last)
 
 

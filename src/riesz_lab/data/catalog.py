@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from riesz_lab.data import cifar10, idx, mnist5k
 from riesz_lab.data.types import Data, Images
-from riesz_lab.errors import BadConfig, LabError, MissingData, unknown
+from riesz_lab.errors import ConfigError, LabError, MissingDataError, unknown
 from riesz_lab.importing import load_object
 
 
@@ -145,7 +145,7 @@ def data_folder(given: Path | str | None = None) -> Path:
 
 def builtin(name: str) -> Builtin:
     if name not in DATASETS:
-        raise BadConfig(
+        raise ConfigError(
             unknown("dataset", name, DATASETS) + ", or your own as 'package.module:function' returning riesz_lab.Data"
         )
     return DATASETS[name]
@@ -165,8 +165,8 @@ def check(name: str, folder: Path) -> None:
         else:
             for source in known.sources:
                 idx.find(folder / name, source.name.removesuffix(".gz"))
-    except MissingData as error:
-        raise MissingData(
+    except MissingDataError as error:
+        raise MissingDataError(
             f"{error}. Get it with `riesz data fetch {name}`, or say where it is with --data-dir DIR or RIESZ_DATA"
         ) from None
 

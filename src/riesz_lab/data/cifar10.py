@@ -17,7 +17,7 @@ from torch import Tensor
 from riesz_lab.data import folder as by_class
 from riesz_lab.data import unpickle
 from riesz_lab.data.types import Images
-from riesz_lab.errors import BadFile, MissingData
+from riesz_lab.errors import BadFileError, MissingDataError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
@@ -37,9 +37,9 @@ def layout(folder: Path) -> str:
         for split in ("train", "test"):
             found = tuple(path.name for path in by_class.class_folders(folder / split))
             if found != CLASSES:
-                raise BadFile(f"{folder / split} holds the classes {found}; expected {CLASSES}")
+                raise BadFileError(f"{folder / split} holds the classes {found}; expected {CLASSES}")
         return "folder"
-    raise MissingData(
+    raise MissingDataError(
         f"CIFAR-10 is not in {folder}: expected cifar-10-batches-bin/data_batch_1.bin and its siblings, "
         "cifar-10-batches-py/data_batch_1 and its siblings, or {train,test}/<class>/<image>.jpg"
     )
@@ -61,11 +61,11 @@ def _binary(folder: Path, name: str) -> tuple[Tensor, Tensor]:
     path = folder / "cifar-10-batches-bin" / f"{name}.bin"
     size = path.stat().st_size
     if size != RECORDS * RECORD:
-        raise BadFile(f"{path} has {size} bytes; expected {RECORDS * RECORD}: {RECORDS} records of {RECORD}")
+        raise BadFileError(f"{path} has {size} bytes; expected {RECORDS * RECORD}: {RECORDS} records of {RECORD}")
     records = torch.from_file(str(path), size=size, dtype=torch.uint8).reshape(RECORDS, RECORD)
     labels = records[:, 0].long()
     if labels.max() > 9:
-        raise BadFile(f"{path}: a label is {int(labels.max())}; allowed: 0 to 9")
+        raise BadFileError(f"{path}: a label is {int(labels.max())}; allowed: 0 to 9")
     return records[:, 1:], labels
 
 
@@ -73,5 +73,5 @@ def _python(folder: Path, name: str) -> tuple[Tensor, Tensor]:
     path = folder / "cifar-10-batches-py" / name
     rows, labels = unpickle.load_batch(path)
     if len(rows) != RECORDS:
-        raise BadFile(f"{path} holds {len(rows)} images; expected {RECORDS}")
+        raise BadFileError(f"{path} holds {len(rows)} images; expected {RECORDS}")
     return rows, torch.tensor(labels)

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from riesz_lab.data.types import Images
-from riesz_lab.errors import BadFile, MissingData
+from riesz_lab.errors import BadFileError, MissingDataError
 
 FORMATS = ("JPEG", "PNG")
 SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -22,10 +22,10 @@ FILE_CAP = 32 * 2**20
 def class_folders(folder: Path) -> list[Path]:
     """The classes, in alphabetical order: their position is the label."""
     if not folder.is_dir():
-        raise MissingData(f"{folder} is not there; expected {folder}/<class>/<image>.jpg")
+        raise MissingDataError(f"{folder} is not there; expected {folder}/<class>/<image>.jpg")
     found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not found:
-        raise MissingData(f"{folder} holds no folder per class; expected {folder}/<class>/<image>.jpg")
+        raise MissingDataError(f"{folder} holds no folder per class; expected {folder}/<class>/<image>.jpg")
     return found
 
 
@@ -36,7 +36,7 @@ def load(folder: Path, side: int) -> Images:
     for label, class_folder in enumerate(class_folders(folder)):
         names = sorted(path for path in class_folder.iterdir() if path.suffix.lower() in SUFFIXES)
         if not names:
-            raise MissingData(f"{class_folder} holds no image; allowed: {', '.join(SUFFIXES)}")
+            raise MissingDataError(f"{class_folder} holds no image; allowed: {', '.join(SUFFIXES)}")
         files += names
         labels += [label] * len(names)
     images_NHWC = torch.empty(len(files), side, side, 3, dtype=torch.uint8)
@@ -56,15 +56,15 @@ def read(path: Path, side: int) -> np.ndarray:
     """One image as HWC bytes. Only the named formats are tried, and no image of unexpected size is decoded."""
     try:
         if path.stat().st_size > FILE_CAP:
-            raise BadFile(f"{path} is larger than {FILE_CAP} bytes")
+            raise BadFileError(f"{path} is larger than {FILE_CAP} bytes")
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path, formats=FORMATS) as image:
                 width, height = image.size
                 if (width, height) != (side, side) or width * height > MOST_PIXELS:
-                    raise BadFile(f"{path} has {width}x{height} pixels; allowed: {side}x{side}")
+                    raise BadFileError(f"{path} has {width}x{height} pixels; allowed: {side}x{side}")
                 return np.asarray(image.convert("RGB"))
-    except BadFile:
+    except BadFileError:
         raise
     except Exception as error:  # decoders raise anything on damaged files
-        raise BadFile(f"{path} cannot be read as an image: {error}") from None
+        raise BadFileError(f"{path} cannot be read as an image: {error}") from None

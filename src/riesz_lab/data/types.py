@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
-from riesz_lab.errors import BadConfig
+from riesz_lab.errors import ConfigError
 from riesz_lab.randomness import derived
 
 
@@ -58,7 +58,7 @@ class Data:
         """Test on `count` images taken out of the training split; the test split is not touched."""
         total = len(self.train)  # type: ignore[arg-type]
         if count >= total:
-            raise BadConfig(f"hold_out={count} cannot be: there are {total} training images; allowed: below that")
+            raise ConfigError(f"hold_out={count} cannot be: there are {total} training images; allowed: below that")
         order = _shuffle(total, "hold out")
         return replace(self, train=take(self.train, order[count:]), test=take(self.train, order[:count]))
 

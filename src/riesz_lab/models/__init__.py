@@ -7,15 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from riesz_lab.errors import BadConfig, LabError, unknown
+from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.importing import load_object
 from riesz_lab.models.cnn import cnn
 from riesz_lab.models.resnet import resnet20, resnet32, resnet44, resnet56, resnet110
 from riesz_lab.models.vgg import vgg11, vgg13, vgg16
 
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
-    build.__name__: build
-    for build in (cnn, resnet20, resnet32, resnet44, resnet56, resnet110, vgg11, vgg13, vgg16)
+    build.__name__: build for build in (cnn, resnet20, resnet32, resnet44, resnet56, resnet110, vgg11, vgg13, vgg16)
 }
 
 
@@ -45,5 +44,5 @@ def _builder(name: str) -> Callable[[int, int], nn.Module]:
         found: Callable[[int, int], nn.Module] = load_object("model", name)
         return found
     if name not in MODELS:
-        raise BadConfig(unknown("model", name, MODELS) + ", or your own as 'package.module:function'")
+        raise ConfigError(unknown("model", name, MODELS) + ", or your own as 'package.module:function'")
     return MODELS[name]

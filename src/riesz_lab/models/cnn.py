@@ -5,8 +5,8 @@ The paper says no more. Ours to choose: no padding, ReLU, 2x2 max pooling after 
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class TwoLayerCNN(nn.Module):
@@ -18,8 +18,8 @@ class TwoLayerCNN(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         # Pooling before the ReLU gives the same values as after it, on a quarter of them.
-        x = F.relu(F.max_pool2d(self.conv1(images), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        x = functional.relu(functional.max_pool2d(self.conv1(images), 2))
+        x = functional.relu(functional.max_pool2d(self.conv2(x), 2))
         return self.head(x.flatten(1))
 
 

@@ -6,8 +6,8 @@ option A: where the size changes they subsample and pad with zero channels, so t
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Block(nn.Module):
@@ -21,14 +21,14 @@ class Block(nn.Module):
         self.padding = (outputs - inputs) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
         y = self.norm2(self.conv2(y))
-        return F.relu(y + self._shortcut(x), inplace=True)
+        return functional.relu(y + self._shortcut(x), inplace=True)
 
     def _shortcut(self, x: Tensor) -> Tensor:
         if self.stride == 1:
             return x
-        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.padding, self.padding))
+        return functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.padding, self.padding))
 
 
 class ResNet(nn.Module):
@@ -49,7 +49,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        x = F.relu(self.norm(self.conv(images)), inplace=True)
+        x = functional.relu(self.norm(self.conv(images)), inplace=True)
         return self.head(self.blocks(x).mean((2, 3)))
 
 

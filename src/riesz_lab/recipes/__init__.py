@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from riesz_lab.config import Config
-from riesz_lab.errors import BadConfig, unknown
+from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.recipes import mini, paper
 
 RECIPES: dict[str, Callable[[], Config]] = {**paper.RECIPES, **mini.RECIPES}
@@ -20,5 +20,5 @@ def recipe(name: str) -> Config:
         8
     """
     if name not in RECIPES:
-        raise BadConfig(unknown("recipe", name, RECIPES))
+        raise ConfigError(unknown("recipe", name, RECIPES))
     return RECIPES[name]()

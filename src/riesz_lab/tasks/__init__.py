@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from riesz_lab.errors import BadConfig, unknown
+from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.tasks.base import Context, Task
 from riesz_lab.tasks.classification import Classification
 
@@ -11,7 +11,7 @@ TASKS: dict[str, type[Task]] = {"classification": Classification}
 
 def task_class(name: str) -> type[Task]:
     if name not in TASKS:
-        raise BadConfig(unknown("task", name, TASKS))
+        raise ConfigError(unknown("task", name, TASKS))
     return TASKS[name]
 
 

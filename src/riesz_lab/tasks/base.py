@@ -12,7 +12,7 @@ written the same way:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,11 +32,13 @@ class Context:
     Attributes:
         device: of this process.
         rank, world: this process and how many there are; each takes its share of every batch.
+        add_up: the sum of a tensor over all processes.
     """
 
     device: torch.device
     rank: int = 0
     world: int = 1
+    add_up: Callable[[Tensor], Tensor] = lambda local: local
 
 
 class Task(ABC):
@@ -90,5 +92,5 @@ class Task(ABC):
         """The weight of a part in its batch."""
 
     @abstractmethod
-    def evaluate(self) -> Iterator[dict[str, Tensor] | None]:
+    def evaluate(self) -> Iterator[dict[str, float] | None]:
         """Yield None now and then, so that the trainer may stop in between; at last the scores, by name."""

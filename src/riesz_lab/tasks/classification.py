@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics import MeanMetric
+from torch.nn import functional
 
 from riesz_lab import data as datasets
 from riesz_lab import models, optimizers
@@ -40,17 +39,13 @@ class Classification(Task):
             config.model, channels=self.data.channels, classes=self.data.classes, seed=config.initialisation
         ).to(context.device)
         if config.channels_last:
-            model = model.to(memory_format=torch.channels_last)
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.models = {"model": model}
         self.optimizers = {"model": optimizers.build(config, model)}
         attachment = optimizers.attach(config, self.optimizers["model"], model)
         self.attachments = {} if attachment is None else {"model": attachment}
         self.meters = Meters(context.device)
-        # Means, of which torchmetrics adds up the shares of several processes.
-        self.scores = {
-            name: MeanMetric(nan_strategy="disable").set_dtype(self.meters.dtype).to(context.device)
-            for name in ("test_loss", "test_accuracy")
-        }
+        self.scores = Meters(context.device)
 
     @property
     def images(self) -> int:
@@ -77,26 +72,27 @@ class Classification(Task):
 
     def losses(self, part: batching.Batch) -> Iterator[tuple[str, Tensor]]:
         images, labels = part
-        logits = self.models["model"](images)
-        loss = F.cross_entropy(logits, labels)
-        self.meters.add("train_loss", loss * len(labels), len(labels))
-        self.meters.add("train_accuracy", (logits.argmax(1) == labels).sum(), len(labels))
-        yield "model", loss
+        yield "model", self._measure(self.meters, "train", self.models["model"](images), labels)
 
     def share(self, part: batching.Batch, parts: list[batching.Batch]) -> float:
         return len(part[1]) / sum(len(other[1]) for other in parts)
 
     @torch.no_grad()
-    def evaluate(self) -> Iterator[dict[str, Tensor] | None]:
-        for score in self.scores.values():
-            score.reset()
-        chosen = torch.arange(len(self.test))[self.context.rank :: self.context.world]
-        for images, labels in self.test.batches(chosen.split(self.config.eval_batch_size), None):
-            logits = self.models["model"](images)
-            self.scores["test_loss"].update(F.cross_entropy(logits, labels), len(labels))
-            self.scores["test_accuracy"].update((logits.argmax(1) == labels).to(self.meters.dtype))
+    def evaluate(self) -> Iterator[dict[str, float] | None]:
+        self.scores.reset()
+        mine = torch.arange(len(self.test))[self.context.rank :: self.context.world]
+        for images, labels in self.test.batches(torch.split(mine, self.config.eval_batch_size), None):
+            self._measure(self.scores, "test", self.models["model"](images), labels)
             yield None
-        yield {name: score.compute() for name, score in self.scores.items()}
+        yield self.scores.means(self.context.add_up)
+
+    @staticmethod
+    def _measure(meters: Meters, split: str, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss; it and the number of right answers are added to the meters."""
+        loss = functional.cross_entropy(logits, labels)
+        meters.add(f"{split}_loss", loss * len(labels), len(labels))
+        meters.add(f"{split}_accuracy", (logits.argmax(1) == labels).sum(), len(labels))
+        return loss
 
     def _mine(self, positions: Tensor) -> Tensor:
         """This process's share of a batch; short ones are filled up, so that every process has the same number."""
@@ -104,7 +100,9 @@ class Classification(Task):
         if world == 1:
             return positions
         missing = -len(positions) % world
-        return torch.cat([positions, positions.repeat(-(-world // len(positions)))[:missing]])[self.context.rank :: world]
+        return torch.cat([positions, positions.repeat(-(-world // len(positions)))[:missing]])[
+            self.context.rank :: world
+        ]
 
     def _source(self, split: Any, augment: str) -> batching.MemorySource | batching.DatasetSource:
         return batching.source(
