@@ -16,6 +16,7 @@ test: $(INSTALLED) lint
 	$(BIN)/pytest
 
 test-all: test
+	$(BIN)/pytest -m slow
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from typing import Any
 
 from riesz_lab.config import Config
 from riesz_lab.errors import BadFileError, LabError
-from riesz_lab.trial import read_json
+from riesz_lab.trial import read_config, read_json
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _configs(folder: Path) -> Iterable[Path]:
 
 
 def _read(path: Path) -> StoredTrial:
-    config = Config.from_dict(read_json(path / "config.json"))
+    config = read_config(path / "config.json")
     named = re.search(r"-([0-9a-f]{12})$", path.name)
     if named is not None and named[1] != config.id:
         raise BadFileError(f"{path / 'config.json'} holds other settings than the directory's name says")

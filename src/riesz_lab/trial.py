@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from riesz_lab import atomic
 from riesz_lab.config import Config
-from riesz_lab.errors import BadFileError, BusyError, LabError
+from riesz_lab.errors import BadFileError, BusyError, ConfigError, LabError
 
 JSON_CAP = 64 * 2**20
 
@@ -106,7 +106,7 @@ class Trial:
         file = self.path / "config.json"
         if not file.exists():
             atomic.write_json(file, self.config.to_dict())
-        elif Config.from_dict(read_json(file)) != self.config:
+        elif read_config(file) != self.config:
             raise LabError(f"{file} holds other settings than its directory's name says; move the directory away")
 
     def _tidy(self) -> None:
@@ -125,6 +125,14 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BadFileError(f"{path} cannot be read as JSON: {error}") from None
+
+
+def read_config(path: Path) -> Config:
+    """A stored config, or an error that names the file."""
+    try:
+        return Config.from_dict(read_json(path))
+    except ConfigError as error:
+        raise BadFileError(f"{path}: {error}") from None
 
 
 def _try_lock(file: IO[str]) -> bool:

@@ -8,7 +8,7 @@ import torch
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -36,7 +36,8 @@ def test_trial_directory_holds_what_it_should(tmp_path):
     assert Config.from_dict(json.loads((outcome.path / "config.json").read_text())) == config
     (session,) = json.loads((outcome.path / "environment.json").read_text())
     assert session["packages"]["torch"] == torch.__version__
-    assert session["cores"] and session["cpu"]
+    assert session["cores"]
+    assert session["cpu"]
     assert [row["epoch"] for row in rows(outcome)] == [1, 2, 3]
     assert set(rows(outcome)[0]) >= {"train_loss", "train_accuracy", "test_loss", "test_accuracy", "lr", "step"}
     assert outcome.result["status"] == "finished"
@@ -44,7 +45,8 @@ def test_trial_directory_holds_what_it_should(tmp_path):
     assert outcome.result["best"] == max(rows(outcome), key=lambda row: row["test_accuracy"])
     assert outcome.path.name.endswith(config.id)
     weights = safetensors.torch.load_file(outcome.path / "weights.safetensors")
-    assert "0.weight" in weights and "1.running_mean" in weights
+    assert "0.weight" in weights
+    assert "1.running_mean" in weights
     assert not (outcome.path / "checkpoints").exists()
 
 
@@ -56,7 +58,8 @@ def test_the_same_config_gives_the_same_bits(tmp_path):
 def test_a_complete_trial_is_not_trained_again(tmp_path):
     first = run(tmp_path, small_config())
     again = run(tmp_path, small_config())
-    assert first.trained and not again.trained
+    assert first.trained
+    assert not again.trained
     assert again.result == first.result
 
 
@@ -100,7 +103,8 @@ def test_seeds_of_initialisation_and_order_are_separate(tmp_path):
         run(tmp_path, small_config(**one_step, **seeds)) for seeds in ({}, {"data_seed": 9}, {"init_seed": 9})
     )
     a, b, c = (safetensors.torch.load_file(o.path / "weights.safetensors")["conv1.weight"] for o in (base, order, init))
-    assert torch.equal(a, b) and not torch.equal(a, c)
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
     assert rows(base)[0]["train_loss"] != rows(order)[0]["train_loss"]
 
 
@@ -168,7 +172,8 @@ def test_divergence_is_an_outcome_not_an_error(tmp_path):
     assert outcome.result["last"] is None
     assert rows(outcome)[-1]["train_loss"] is None
     (stored,) = Store(tmp_path).trials
-    assert stored.status == "diverged" and stored.score("last") is None
+    assert stored.status == "diverged"
+    assert stored.score("last") is None
 
 
 def test_a_second_process_on_the_same_trial_is_refused(tmp_path):

@@ -23,14 +23,14 @@ def _list() -> None:
         config = make()
         train, _ = images(config)
         steps = config.epochs * -(-train // config.batch_size)
-        network = models.build(config.model, channels=DATASETS[config.dataset].channels, classes=10, seed=0)
+        parameters = models.count(config.model, channels=DATASETS[config.dataset].channels, classes=10)
         rows.append(
             (
                 name,
                 config.dataset,
                 f"{train:,}",
                 config.model,
-                f"{models.parameters(network):,}",
+                f"{parameters:,}",
                 config.optimizer,
                 f"{config.lr:g}",
                 str(config.batch_size),

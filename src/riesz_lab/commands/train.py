@@ -14,7 +14,7 @@ from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.hardware import Hardware
 from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.trainer import Outcome, train
-from riesz_lab.trial import read_json
+from riesz_lab.trial import read_config
 
 USAGE = """usage: riesz train RECIPE [options]
 
@@ -112,5 +112,5 @@ def _config(name: str) -> Config:
         path = Path(name)
         if not path.is_file():
             raise LabError(f"config {name!r} is not there")
-        return Config.from_dict(read_json(path))
+        return read_config(path)
     return recipe(name)

@@ -39,6 +39,12 @@ def parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
+def count(name: str, *, channels: int, classes: int) -> int:
+    """The number of parameters, without making them."""
+    with torch.device("meta"):
+        return parameters(_builder(name)(channels, classes))
+
+
 def _builder(name: str) -> Callable[[int, int], nn.Module]:
     if ":" in name:
         found: Callable[[int, int], nn.Module] = load_object("model", name)
