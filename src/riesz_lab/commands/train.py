@@ -12,6 +12,7 @@ from riesz_lab import progress
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.hardware import Hardware
+from riesz_lab.memory import keep_freed_memory
 from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.trainer import Outcome, train
 from riesz_lab.trial import read_config
@@ -65,6 +66,7 @@ def run(arguments: list[str]) -> int:
         if options.run.threads < 1:
             raise ConfigError(f"threads={options.run.threads} cannot be; allowed: 1 or more")
         torch.set_num_threads(options.run.threads)
+    keep_freed_memory()
     config = options.config
     outcome = train(
         config,

@@ -23,7 +23,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
         y = self.norm2(self.conv2(y))
-        return functional.relu(y + self._shortcut(x), inplace=True)
+        # In place: batch norm's backward needs what went in, not what came out.
+        return functional.relu(y.add_(self._shortcut(x)), inplace=True)
 
     def _shortcut(self, x: Tensor) -> Tensor:
         if self.stride == 1:
