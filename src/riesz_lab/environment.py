@@ -16,11 +16,16 @@ PACKAGES = ("riesz", "torch", "lightning-fabric", "numpy", "safetensors")
 
 BF16_PROBE = """
 import torch
-x = torch.randn(8, 3, 8, 8)
-model = torch.nn.Conv2d(3, 8, 3)
-with torch.autocast("cpu", torch.bfloat16):
-    model(x).float().sum().backward()
+for channels in (1, 3, 16, 64):
+    for size in (5, 3, 1):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = torch.randn(16, channels, 12, 12).contiguous(memory_format=layout).requires_grad_()
+            conv = torch.nn.Conv2d(channels, 16, size, stride=2).to(memory_format=layout)
+            head = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(64, 10))
+            with torch.autocast("cpu", torch.bfloat16):
+                head(conv(x)).float().sum().backward()
 """
+"""Which instructions are used depends on the shapes, so many are tried."""
 
 
 def describe(accelerator: str, devices: int) -> dict[str, Any]:

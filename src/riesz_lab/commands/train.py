@@ -11,7 +11,7 @@ import tyro
 from riesz_lab import progress
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.hardware import Hardware
+from riesz_lab.hardware import Hardware, is_main_process
 from riesz_lab.memory import keep_freed_memory
 from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.trainer import Outcome, train
@@ -74,10 +74,14 @@ def run(arguments: list[str]) -> int:
         data_dir=options.run.data_dir,
         hardware=options.hardware,
         save_every=options.run.save_every,
-        show=progress.make(options.run.progress, f"{config.recipe} {config.metric} seed {config.seed}"),
+        show=progress.make(
+            options.run.progress if is_main_process() else "none",
+            f"{config.recipe} {config.metric} seed {config.seed}",
+        ),
         tensorboard=options.run.tensorboard,
     )
-    print(summary(outcome))
+    if is_main_process():
+        print(summary(outcome))
     return 0
 
 
