@@ -1,7 +1,9 @@
 """What a trial is: every setting that decides its outcome, in one frozen record.
 
 Where it runs (device, number of processes, folders) is not here: it is the same trial wherever it runs. The id of a
-trial is a hash of this record, so the same settings always land in the same directory.
+trial is a hash of this record, so the same settings always land in the same directory. What equals its default is left
+out of the hash: a setting that is added later does not rename the trials that were stored before it. A default must
+therefore never change.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -144,12 +147,17 @@ class Config:
     @property
     def id(self) -> str:
         """Twelve hex digits that stand for all settings, seeds included."""
-        return _hash(self.to_dict())
+        return _hash(self._chosen())
 
     @property
     def group(self) -> str:
         """The same without the seeds: trials of one group differ by chance alone."""
-        return _hash({k: v for k, v in self.to_dict().items() if k not in SEEDS})
+        return _hash({k: v for k, v in self._chosen().items() if k not in SEEDS})
+
+    def _chosen(self) -> dict[str, Any]:
+        """What differs from the defaults."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return {k: v for k, v in self.to_dict().items() if getattr(self, k) != defaults[k]}
 
 
 @functools.lru_cache
@@ -207,6 +215,9 @@ def _told(hint: Any) -> str:
 
 
 def _check_ranges(config: Config) -> None:
+    # It becomes the name of a folder.
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.recipe):
+        raise ConfigError(f"recipe={config.recipe!r} cannot be; allowed: letters, digits, and . _ - after the first")
     at_least = dict.fromkeys(("epochs", "batch_size", "accumulate", "drop_every", "eval_every", "eval_batch_size"), 1)
     at_least |= dict.fromkeys(("max_steps", "train_limit", "test_limit"), 1)
     at_least |= dict.fromkeys(("hold_out", "smooth_epochs", "lr", "momentum", "weight_decay", "warmup_epochs"), 0)

@@ -209,7 +209,9 @@ class _Run:
         scores: dict[str, float] = {}
         started = time.monotonic()
         for found in self.task.evaluate():
-            self._stop_if_asked()
+            # Alone only: several processes may have different numbers of batches here, and would not agree.
+            if self.context.world == 1:
+                self._stop_if_asked()
             scores = found or scores
         self.timing["eval_seconds"] = round(time.monotonic() - started, 3)
         return scores

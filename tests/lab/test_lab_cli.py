@@ -117,6 +117,13 @@ def test_train_stores_a_result_and_shows_it_again(riesz, tmp_path):
     assert "complete already" in riesz("train", stored, "--data-dir", "data")[1]
 
 
+def test_a_config_from_a_file_runs_no_code_that_the_user_did_not_name(riesz, tmp_path):
+    (tmp_path / "evil.json").write_text('{"dataset": "os:abort"}')
+    status, _, err = riesz("train", "evil.json")
+    assert status == 1
+    assert "asks to run code, dataset='os:abort'" in err
+
+
 def test_a_divergent_trial_is_reported_without_a_stack_trace(riesz):
     status, out, err = riesz("train", "demo", "--lr", "1e30", "--train-limit", "50", "--accelerator", "cpu")
     assert status == 0

@@ -30,10 +30,62 @@ def test_id_does_not_depend_on_the_way_a_value_is_written():
     assert Config(metric="sobolev-tilde").id == Config(metric="sobolev-tilde(lam=1)").id
 
 
+# Stored trials are found by a hash of what differs from these: add settings, never change a default.
+DEFAULTS = {
+    "task": "classification",
+    "seed": 0,
+    "init_seed": None,
+    "data_seed": None,
+    "dataset": "mnist5k",
+    "swap_splits": False,
+    "train_limit": None,
+    "test_limit": None,
+    "hold_out": 0,
+    "augment": "none",
+    "model": "cnn",
+    "epochs": 10,
+    "max_steps": None,
+    "batch_size": 100,
+    "accumulate": 1,
+    "clip_norm": None,
+    "optimizer": "sgd",
+    "lr": 0.01,
+    "momentum": 0.9,
+    "nesterov": False,
+    "weight_decay": 0.0,
+    "optimizer_options": [],
+    "schedule": "step",
+    "drop_every": 40,
+    "drop_factor": 0.1,
+    "warmup_epochs": 0.0,
+    "metric": "identity",
+    "direction": "output",
+    "layers": "conv",
+    "control": "none",
+    "backend": "auto",
+    "smooth_epochs": None,
+    "eval_every": 1,
+    "eval_batch_size": 500,
+    "precision": "32",
+    "channels_last": True,
+    "compile": False,
+    "recipe": "custom",
+}
+
+
+def test_defaults_never_change():
+    values = Config().to_dict()
+    assert {key: values[key] for key in DEFAULTS} == DEFAULTS
+
+
 def test_id_stays_the_same_between_versions():
-    # Stored trials are found by it: a change here loses them.
-    assert recipe("demo").id == recipe("demo").id
-    assert len(recipe("demo").id) == 12
+    assert Config(seed=3, lr=0.5, metric="sobolev-tilde", optimizer_options=("eps=1e-6",)).id == "2a36d4efafd0"
+
+
+def test_recipe_is_a_plain_name_because_it_becomes_a_folder():
+    for name in ("../x", "a/b", "", ".hidden", "a\nb"):
+        with pytest.raises(ConfigError, match="recipe="):
+            Config(recipe=name)
 
 
 def test_group_is_the_id_without_the_seeds():

@@ -104,13 +104,24 @@ def summary(outcome: Outcome) -> str:
 def _parse(name: str, arguments: list[str]) -> _Options:
     config = _config(name)
     default = _Options(config=config)
-    return tyro.cli(
+    options = tyro.cli(
         tyro.conf.configure(tyro.conf.OmitArgPrefixes)(_Options),
         prog=f"riesz train {name}",
         description=f"Train one trial of the recipe {config.recipe}: every setting, and its value in the recipe.",
         args=arguments,
         default=default,
     )
+    if name.endswith(".json"):
+        _refuse_foreign_code(name, options.config, arguments)
+    return options
+
+
+def _refuse_foreign_code(name: str, config: Config, arguments: list[str]) -> None:
+    """A file may come from anyone: code that it names is run only if the user names it too."""
+    for field in ("dataset", "model", "optimizer"):
+        value = getattr(config, field)
+        if ":" in value and value not in arguments:
+            raise ConfigError(f"{name} asks to run code, {field}={value!r}. If you trust it, say so: --{field} {value}")
 
 
 def _config(name: str) -> Config:
