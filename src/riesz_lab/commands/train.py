@@ -118,10 +118,12 @@ def _parse(name: str, arguments: list[str]) -> _Options:
 
 def _refuse_foreign_code(name: str, config: Config, arguments: list[str]) -> None:
     """A file may come from anyone: code that it names is run only if the user names it too."""
-    for field in ("dataset", "model", "optimizer"):
-        value = getattr(config, field)
+    for setting in ("dataset", "model", "optimizer"):
+        value = getattr(config, setting)
         if ":" in value and value not in arguments:
-            raise ConfigError(f"{name} asks to run code, {field}={value!r}. If you trust it, say so: --{field} {value}")
+            raise ConfigError(
+                f"{name} asks to run code, {setting}={value!r}. If you trust it, say so: --{setting} {value}"
+            )
 
 
 def _config(name: str) -> Config:
