@@ -15,12 +15,13 @@ export OMP_WAIT_POLICY ?= PASSIVE
 .PHONY: demo test test-all lint errors pictures clean
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/plain_loop.py
+	$(BIN)/riesz demo
 
 test: $(INSTALLED) lint
 	$(BIN)/pytest
 
 test-all: test
+	$(BIN)/pytest -m slow
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,0 +1,39 @@
+"""The lab: experiments with channel-directed gradients, from raw data to stored, repeatable trials.
+
+recipe -> config -> trial -> store. A *recipe* is a function that returns a config; a *config* is every setting of one
+*trial*; a trial's directory is the only truth about it; the *store* reads such directories.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from riesz_lab.config import Config
+    from riesz_lab.data import Data, Images
+    from riesz_lab.hardware import Hardware
+    from riesz_lab.recipes import recipe
+    from riesz_lab.store import Store
+    from riesz_lab.trainer import Outcome, train
+
+__all__ = ["Config", "Data", "Hardware", "Images", "Outcome", "Store", "recipe", "train"]
+
+_HOMES = {
+    "Config": "config",
+    "Data": "data",
+    "Images": "data",
+    "Hardware": "hardware",
+    "Outcome": "trainer",
+    "Store": "store",
+    "recipe": "recipes",
+    "train": "trainer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: importing torch takes seconds, and `riesz --help` should not.
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(f"riesz_lab.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'riesz_lab' has no attribute {name!r}")

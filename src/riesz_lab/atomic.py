@@ -1,0 +1,71 @@
+"""Writing so that a kill or a full disk at any moment leaves the old file or the new one, never a torn one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from riesz_lab.errors import LabError
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: temporary file, fsync, rename, fsync of the directory."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
+    """Make a directory appear as a whole: `fill` writes into a temporary one, which is then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        fill(temporary)
+        for file in temporary.iterdir():
+            with open(file, "rb") as written:
+                os.fsync(written.fileno())
+        sync_directory(temporary)
+        if path.exists():
+            # Saved twice at one step (a resumed trial that was stopped at once): the first one is as good.
+            shutil.rmtree(temporary)
+            return
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise cannot_write(path, error) from error
+
+
+def sync_directory(path: Path) -> None:
+    """A rename survives a power cut only once its directory is on the disk."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def cannot_write(path: Path, error: OSError) -> LabError:
+    return LabError(
+        f"cannot write {path}: {error.strerror or error}. Nothing saved before is lost: make room or fix the "
+        "permissions, then run the same command to continue"
+    )

@@ -1,0 +1,87 @@
+"""The command `riesz`. Only the standard library is imported here: the command must be able to say what is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+COMMANDS = {
+    "demo": "train a small CNN with and without a metric and compare, in about two minutes",
+    "train": "train one trial of a recipe, or continue it",
+    "recipes": "list the recipes and what they cost",
+    "data": "list, fetch and verify datasets",
+    "doctor": "tell what is installed and test what works",
+}
+
+NEEDED = {
+    "lightning_fabric": "lightning-fabric",
+    "mlxtend": "mlxtend",
+    "numpy": "numpy",
+    "PIL": "pillow",
+    "pooch": "pooch",
+    "rich": "rich",
+    "safetensors": "safetensors",
+    "scipy": "scipy",
+    "tyro": "tyro",
+}
+
+HELP = """riesz: experiments with channel-directed gradients
+
+usage: riesz COMMAND [options]
+
+{commands}
+
+Each command explains itself: riesz COMMAND --help
+Trials are stored below ./runs, datasets are read from RIESZ_DATA (or --data-dir)."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the return value is the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help", "help"):
+        width = max(map(len, COMMANDS))
+        print(HELP.format(commands="\n".join(f"  {name:<{width}}  {told}" for name, told in COMMANDS.items())))
+        return 0
+    if given[0] in ("-V", "--version"):
+        from riesz._version import __version__
+
+        print(f"riesz {__version__}")
+        return 0
+    if missing := [package for module, package in NEEDED.items() if find_spec(module) is None]:
+        print(
+            f"riesz: the command line needs packages that are not installed: {', '.join(missing)}\n"
+            "Install them with: pip install 'riesz[lab]'",
+            file=sys.stderr,
+        )
+        return 1
+    return _run(given[0], given[1:])
+
+
+def _run(command: str, arguments: list[str]) -> int:
+    from riesz_lab.errors import LabError, StoppedError, unknown
+
+    if command not in COMMANDS:
+        print(f"riesz: {unknown('command', command, COMMANDS)}", file=sys.stderr)
+        return 2
+    try:
+        return int(import_module(f"riesz_lab.commands.{command}").run(arguments))
+    except StoppedError as error:
+        print(f"riesz: {error}", file=sys.stderr)
+        return 143
+    except LabError as error:
+        print(f"riesz: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("riesz: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # `riesz recipes | head`: whoever read has read enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""`riesz data list | fetch NAME | verify NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from riesz_lab.data import DATASETS, check, data_folder
+from riesz_lab.data.catalog import builtin
+from riesz_lab.errors import BadFileError, ConfigError, MissingDataError, unknown
+from riesz_lab.tables import print_table
+
+Name = tyro.conf.Positional[str]
+Folder = Annotated[
+    Path | None, tyro.conf.arg(help="Folder of the datasets; RIESZ_DATA, or the user's cache, if not given.")
+]
+
+
+def run(arguments: list[str]) -> int:
+    commands = {"list": _list, "fetch": _fetch, "verify": _verify}
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
+        raise ConfigError(unknown("data command", arguments[0], commands))
+    return int(
+        tyro.extras.subcommand_cli_from_dict(
+            commands, prog="riesz data", description="List, fetch and verify datasets.", args=arguments
+        )
+    )
+
+
+def _list(data_dir: Folder = None) -> int:
+    """List the built-in datasets and whether they are there."""
+    folder = data_folder(data_dir)
+    rows = []
+    for name, known in DATASETS.items():
+        try:
+            check(name, folder)
+            state = "there"
+        except (MissingDataError, BadFileError):
+            state = f"riesz data fetch {name}"
+        train, test = known.images
+        megabytes = sum(source.size for source in known.sources) / 1e6
+        rows.append((name, f"{train:,}", f"{test:,}", f"{megabytes:.0f} MB", state, known.summary))
+    print_table(("dataset", "train", "test", "download", "state", ""), rows, right=(1, 2, 3))
+    print(f"Looked in {folder}")
+    return 0
+
+
+def _fetch(name: Name, data_dir: Folder = None) -> int:
+    """Download a dataset, check it, unpack it."""
+    from riesz_lab.data import fetch
+
+    folder = data_folder(data_dir)
+    builtin(name)
+    try:
+        check(name, folder)
+        print(f"{name} is there already: {folder / name}. Check it with: riesz data verify {name}")
+        return 0
+    except MissingDataError:
+        fetch.fetch(name, folder)
+    print(f"{name} is in {folder / name}")
+    return 0
+
+
+def _verify(name: Name, data_dir: Folder = None) -> int:
+    """Check every file of a dataset against what was published."""
+    from riesz_lab.data import fetch
+
+    rows = list(fetch.verify(name, data_folder(data_dir)))
+    for file, right, remark in rows:
+        print(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}")
+    return 0 if all(right for _, right, _ in rows) else 1

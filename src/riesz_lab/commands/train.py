@@ -1,0 +1,135 @@
+"""`riesz train RECIPE [options]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from riesz_lab import progress
+from riesz_lab.config import Config
+from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.hardware import Hardware, is_main_process
+from riesz_lab.memory import keep_freed_memory
+from riesz_lab.recipes import RECIPES, recipe
+from riesz_lab.trainer import Outcome, train
+from riesz_lab.trial import read_config
+
+USAGE = """usage: riesz train RECIPE [options]
+
+Train one trial of a recipe. Run the same command again to continue it, or to see its result once it is complete.
+RECIPE is one of these, or the path of a stored config.json:
+  {recipes}
+
+All settings of a recipe and their values: riesz train RECIPE --help
+Example: riesz train demo --metric "sobolev-tilde(lam=0.5)" --batch-size 8 --seed 3"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where the trial runs and what is shown of it; not part of its identity."""
+
+    runs: Path = Path("runs")
+    """Folder of all trials."""
+    data_dir: Path | None = None
+    """Folder of the datasets; RIESZ_DATA, or the user's cache, if not given."""
+    save_every: float = 60.0
+    """Seconds between two checkpoints; 0 saves after each step."""
+    threads: int | None = None
+    """Threads on the CPU; as torch finds best, if not given."""
+    progress: progress.Kind = "auto"
+    """live in a terminal, plain lines elsewhere, or none."""
+    tensorboard: bool = False
+    """Also write TensorBoard logs into the trial's directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    config: Annotated[Config, tyro.conf.arg(name="", help="")]
+    hardware: Annotated[Hardware, tyro.conf.arg(name="")] = field(default_factory=Hardware)
+    run: Annotated[Run, tyro.conf.arg(name="")] = field(default_factory=Run)
+
+
+def run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE.format(recipes="\n  ".join(RECIPES)))
+        return 0
+    name = arguments[0]
+    if name.startswith("-"):
+        raise ConfigError(f"the recipe comes first: riesz train RECIPE {name} ...; `riesz recipes` lists them")
+    options = _parse(name, arguments[1:])
+    if options.run.threads is not None:
+        import torch
+
+        if options.run.threads < 1:
+            raise ConfigError(f"threads={options.run.threads} cannot be; allowed: 1 or more")
+        torch.set_num_threads(options.run.threads)
+    keep_freed_memory()
+    config = options.config
+    outcome = train(
+        config,
+        runs=options.run.runs,
+        data_dir=options.run.data_dir,
+        hardware=options.hardware,
+        save_every=options.run.save_every,
+        show=progress.make(
+            options.run.progress if is_main_process() else "none",
+            f"{config.recipe} {config.metric} seed {config.seed}",
+        ),
+        tensorboard=options.run.tensorboard,
+    )
+    if is_main_process():
+        print(summary(outcome))
+    return 0
+
+
+def summary(outcome: Outcome) -> str:
+    """The result in a few lines."""
+    result, score = outcome.result, outcome.result["score"]
+    lines = [] if outcome.trained else ["this trial was complete already:"]
+    if result["status"] == "diverged":
+        lines.append(f"diverged: the loss was no number any more at step {result['step']}; recorded as such")
+    for which in ("last", "best"):
+        if result[which] is not None:
+            row = result[which]
+            lines.append(f"{which}: epoch {row['epoch']}  {progress.told(row)}")
+    if result["last"] is None and result["best"] is None:
+        lines.append(f"no {score.replace('_', ' ')} was measured")
+    lines.append(f"{result['parameters']:,} parameters, {result['step']} steps, stored in {outcome.path}")
+    return "\n".join(lines)
+
+
+def _parse(name: str, arguments: list[str]) -> _Options:
+    config = _config(name)
+    default = _Options(config=config)
+    options = tyro.cli(
+        tyro.conf.configure(tyro.conf.OmitArgPrefixes)(_Options),
+        prog=f"riesz train {name}",
+        description=f"Train one trial of the recipe {config.recipe}: every setting, and its value in the recipe.",
+        args=arguments,
+        default=default,
+    )
+    if name.endswith(".json"):
+        _refuse_foreign_code(name, options.config, arguments)
+    return options
+
+
+def _refuse_foreign_code(name: str, config: Config, arguments: list[str]) -> None:
+    """A file may come from anyone: code that it names is run only if the user names it too."""
+    for setting in ("dataset", "model", "optimizer"):
+        value = getattr(config, setting)
+        if ":" in value and value not in arguments:
+            raise ConfigError(
+                f"{name} asks to run code, {setting}={value!r}. If you trust it, say so: --{setting} {value}"
+            )
+
+
+def _config(name: str) -> Config:
+    if name.endswith(".json"):
+        path = Path(name)
+        if not path.is_file():
+            raise LabError(f"config {name!r} is not there")
+        return read_config(path)
+    return recipe(name)

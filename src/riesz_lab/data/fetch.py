@@ -1,0 +1,207 @@
+"""Downloading and verifying datasets.
+
+A download is kept only if its checksum is right, and never grows beyond its announced size. An archive is streamed: of
+its members only the expected regular files are written, each up to its cap, below the dataset's own folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pooch
+
+from riesz_lab import atomic
+from riesz_lab.data import cifar10, idx
+from riesz_lab.data.catalog import Source, builtin
+from riesz_lab.errors import BadFileError, LabError, MissingDataError
+
+CHUNK = 2**20
+SUMS = "SHA256SUMS"
+MOST_MEMBERS = 100
+MOST_OTHER = 2**20
+"""Bytes of a member of an archive that is not expected: a readme is, a bomb is not."""
+
+
+def fetch(name: str, folder: Path, *, quiet: bool = False) -> None:
+    """Download what is missing of a dataset into `folder / name`, and unpack it."""
+    known = builtin(name)
+    target = folder / name
+    if name == "cifar10" and (target / "cifar-10-batches-bin" / SUMS).is_file():
+        return
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise atomic.cannot_write(target, error) from error
+    for source in known.sources:
+        _download(source, target, quiet)
+    if name == "cifar10":
+        archive = target / known.sources[0].name
+        unpack(archive, target, _cifar10_members())
+        archive.unlink()
+
+
+def _download(source: Source, folder: Path, quiet: bool) -> None:
+    try:
+        pooch.retrieve(
+            source.url, source.checksum, fname=source.name, path=folder, downloader=_Downloader(source.size, quiet)
+        )
+    except Exception as error:  # every layer below the network has errors of its own
+        (folder / f"{source.name}.part").unlink(missing_ok=True)
+        reason = str(error) or type(error).__name__
+        raise MissingDataError(
+            f"{source.name} could not be downloaded from {source.url}: {reason[:300]}\n"
+            f"To put it there by hand: {folder / source.name}\n"
+            f"Expected: {source.size} bytes, {source.checksum}"
+        ) from None
+
+
+class _Downloader:
+    """What pooch calls: stream to the file, show progress, stop at the announced size."""
+
+    def __init__(self, size: int, quiet: bool):
+        self.size = size
+        self.quiet = quiet
+
+    def __call__(self, url: str, output_file: str, _: Any) -> None:
+        import requests
+        from rich.progress import Progress
+
+        with (
+            requests.get(url, stream=True, timeout=30) as answer,
+            open(output_file, "wb") as file,
+            Progress(disable=self.quiet or not sys.stderr.isatty()) as bar,
+        ):
+            answer.raise_for_status()
+            task = bar.add_task(url.rpartition("/")[2], total=self.size)
+            received = 0
+            for chunk in answer.iter_content(CHUNK):
+                received += len(chunk)
+                if received > self.size:
+                    raise LabError(f"more than the announced {self.size} bytes arrive")
+                file.write(chunk)
+                bar.update(task, completed=received)
+
+
+def _cifar10_members() -> dict[str, int]:
+    """Expected members of the binary release and their sizes."""
+    size = cifar10.RECORDS * cifar10.RECORD
+    return {f"cifar-10-batches-bin/{name}.bin": size for split in cifar10.BATCHES.values() for name in split}
+
+
+def unpack(archive: Path, target: Path, expected: dict[str, int]) -> None:
+    """Write the expected members of a tar.gz below `target`, and the sums of what was written beside them.
+
+    Members are recognised by their exact names, which we chose: no name in the archive ever becomes a path.
+    """
+    sums: dict[str, str] = {}
+    try:
+        with tarfile.open(archive, "r|gz") as tar:
+            for number, member in enumerate(tar):
+                if number >= MOST_MEMBERS:
+                    raise BadFileError(f"{archive} has more than {MOST_MEMBERS} members")
+                if member.name in expected and member.isreg() and member.name not in sums:
+                    if member.size != expected[member.name]:
+                        raise BadFileError(
+                            f"{archive}: {member.name} has {member.size} bytes, not {expected[member.name]}"
+                        )
+                    sums[member.name] = _write_member(tar, member, target / member.name)
+                elif member.size > MOST_OTHER:
+                    raise BadFileError(f"{archive}: {member.name[:100]!r} is not expected and has {member.size} bytes")
+                if len(sums) == len(expected):
+                    break
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
+        raise BadFileError(f"{archive} cannot be unpacked: {error}") from None
+    if missing := sorted(set(expected) - set(sums)):
+        raise BadFileError(f"{archive} lacks {missing[0]}")
+    folder = (target / next(iter(expected))).parent
+    lines = "".join(f"{digest}  {Path(name).name}\n" for name, digest in sorted(sums.items()))
+    atomic.write_bytes(folder / SUMS, lines.encode())
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str:
+    stream = tar.extractfile(member)
+    assert stream is not None  # a regular file
+    path.parent.mkdir(exist_ok=True)
+    data = stream.read(member.size)
+    if len(data) != member.size:
+        raise BadFileError(f"{member.name} is cut off after {len(data)} of {member.size} bytes")
+    atomic.write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+# -- verifying -----------------------------------------------------------------------------------------------------
+
+
+def verify(name: str, folder: Path) -> Iterator[tuple[str, bool, str]]:
+    """Per file: its name, whether it is right, and a remark."""
+    known = builtin(name)
+    target = folder / name
+    if not known.sources:
+        yield name, True, "comes inside a Python package"
+    elif name == "cifar10":
+        yield from _verify_cifar10(target)
+    else:
+        for source in known.sources:
+            yield _verify_idx(source, target)
+
+
+def _verify_idx(source: Source, target: Path) -> tuple[str, bool, str]:
+    try:
+        path = idx.find(target, source.name.removesuffix(".gz"))
+    except MissingDataError:
+        return source.name, False, f"missing; expected at {target / source.name}, {source.checksum}"
+    if path.suffix == ".gz" and _digest(path, "md5") == source.checksum.partition(":")[2]:
+        return path.name, True, "as published"
+    try:
+        content = _digest(path, "md5", gzip.open if path.suffix == ".gz" else open, cap=idx.MOST_IMAGES * 800)
+    except (OSError, EOFError, zlib.error) as error:
+        return path.name, False, f"cannot be read: {error}"
+    if content == source.content:
+        return path.name, True, "content as published"
+    return path.name, False, f"content differs from what was published: md5 {content}, expected {source.content}"
+
+
+def _verify_cifar10(target: Path) -> Iterator[tuple[str, bool, str]]:
+    try:
+        found = cifar10.layout(target)
+    except (MissingDataError, BadFileError) as error:
+        yield "cifar10", False, str(error)
+        return
+    sums = target / "cifar-10-batches-bin" / SUMS
+    if found == "bin" and sums.is_file():
+        for line in sums.read_text().splitlines()[:MOST_MEMBERS]:
+            digest, _, file = line.partition("  ")
+            path = sums.parent / os.path.basename(file)
+            right = path.is_file() and _digest(path, "sha256") == digest
+            yield path.name, right, "as unpacked" if right else f"differs from what was unpacked: expected {digest}"
+        return
+    for split in ("train", "test"):
+        try:
+            images = cifar10.load(target, split)
+            yield (
+                f"{split} ({found})",
+                True,
+                f"{len(images)} images; their structure is right, no checksum is published",
+            )
+        except (BadFileError, MissingDataError) as error:
+            yield f"{split} ({found})", False, str(error)
+
+
+def _digest(path: Path, kind: str, opened: Callable[..., Any] = open, cap: int = 2**32) -> str:
+    digest = hashlib.new(kind)
+    done = 0
+    with opened(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            done += len(chunk)
+            if done > cap:
+                raise OSError(f"it unpacks to more than {cap} bytes")
+            digest.update(chunk)
+    return digest.hexdigest()

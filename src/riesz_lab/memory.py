@@ -1,0 +1,25 @@
+"""Keep freed memory instead of handing it back at every step.
+
+The activations of a step are large, so the C library maps them from the system one by one and unmaps them when they are
+freed; the next step then pays for tens of thousands of page faults, a tenth to a fifth of a step on a CPU. With the two
+thresholds raised, freed memory stays with the process and is used again. A command owns its process and may do that; a
+library may not, so `riesz_lab.train` leaves it to its caller.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_freed_memory() -> bool:
+    """Ask the GNU C library to keep what is freed; False where there is none."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, 2**30) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1))

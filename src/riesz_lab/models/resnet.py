@@ -1,0 +1,74 @@
+"""ResNets for CIFAR (He et al., Deep Residual Learning, section 4.2), 6n+2 layers.
+
+A 3x3 conv, three stages of n blocks with 16, 32 and 64 filters, global average pooling, a linear layer. Shortcuts are
+option A: where the size changes they subsample and pad with zero channels, so they hold no parameter.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.stride = stride
+        self.padding = (outputs - inputs) // 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
+        y = self.norm2(self.conv2(y))
+        # In place: batch norm's backward needs what went in, not what came out.
+        return functional.relu(y.add_(self._shortcut(x)), inplace=True)
+
+    def _shortcut(self, x: Tensor) -> Tensor:
+        if self.stride == 1:
+            return x
+        return functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.padding, self.padding))
+
+
+class ResNet(nn.Module):
+    def __init__(self, blocks: int, channels: int, classes: int):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        stages = []
+        inputs = 16
+        for outputs, stride in ((16, 1), (32, 2), (64, 2)):
+            for index in range(blocks):
+                stages.append(Block(inputs, outputs, stride if index == 0 else 1))
+                inputs = outputs
+        self.blocks = nn.Sequential(*stages)
+        self.head = nn.Linear(64, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = functional.relu(self.norm(self.conv(images)), inplace=True)
+        return self.head(self.blocks(x).mean((2, 3)))
+
+
+def resnet20(channels: int, classes: int) -> nn.Module:
+    return ResNet(3, channels, classes)
+
+
+def resnet32(channels: int, classes: int) -> nn.Module:
+    return ResNet(5, channels, classes)
+
+
+def resnet44(channels: int, classes: int) -> nn.Module:
+    return ResNet(7, channels, classes)
+
+
+def resnet56(channels: int, classes: int) -> nn.Module:
+    return ResNet(9, channels, classes)
+
+
+def resnet110(channels: int, classes: int) -> nn.Module:
+    return ResNet(18, channels, classes)

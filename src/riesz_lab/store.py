@@ -1,0 +1,119 @@
+"""Reading trials: everything a report may know. Nothing here writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from riesz_lab.config import Config
+from riesz_lab.errors import BadFileError, LabError
+from riesz_lab.trial import read_config, read_json
+
+
+@dataclass(frozen=True)
+class StoredTrial:
+    """A trial as its directory tells it.
+
+    Attributes:
+        path: its directory.
+        config: its settings.
+        result: what its result.json holds; None if it is not complete.
+    """
+
+    path: Path
+    config: Config
+    result: dict[str, Any] | None
+
+    @property
+    def status(self) -> str:
+        """finished, diverged, or unfinished."""
+        return "unfinished" if self.result is None else str(self.result["status"])
+
+    def score(self, which: str = "last") -> float | None:
+        """The last or best score; None if there is none."""
+        row = None if self.result is None else self.result[which]
+        return None if row is None else row[self.result["score"]]  # type: ignore[index]
+
+    def history(self) -> list[dict[str, Any]]:
+        """One row per epoch."""
+        return self._rows("history.jsonl")
+
+    def timing(self) -> list[dict[str, Any]]:
+        """One row per epoch and session."""
+        return self._rows("timing.jsonl")
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        file = self.path / name
+        if not file.exists():
+            return []
+        rows = []
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                # Timing is appended to: a kill may tear its last line. History is written as a whole.
+                continue
+            if isinstance(row, dict):
+                rows.append(row)
+        return rows
+
+
+class Store:
+    """All trials below some folders.
+
+    Attributes:
+        trials: those that can be read, in order of their paths.
+        broken: directories that look like trials and cannot be read, with the reason.
+    """
+
+    def __init__(self, *folders: Path | str):
+        self.trials: list[StoredTrial] = []
+        self.broken: dict[Path, str] = {}
+        for file in sorted(file for folder in folders for file in _configs(Path(folder))):
+            try:
+                self.trials.append(_read(file.parent))
+            except (LabError, OSError) as error:
+                self.broken[file.parent] = str(error)
+
+    def groups(self) -> dict[str, list[StoredTrial]]:
+        """Trials that differ by their seeds alone, by the id of the group."""
+        groups: dict[str, list[StoredTrial]] = {}
+        for trial in self.trials:
+            groups.setdefault(trial.config.group, []).append(trial)
+        return groups
+
+
+def _configs(folder: Path) -> Iterable[Path]:
+    # A trial is RUNS/<recipe>/<trial>; a folder of one recipe or one trial is accepted too.
+    for pattern in ("config.json", "*/config.json", "*/*/config.json"):
+        yield from folder.glob(pattern)
+
+
+def _read(path: Path) -> StoredTrial:
+    config = read_config(path / "config.json")
+    named = re.search(r"-([0-9a-f]{12})$", path.name)
+    if named is not None and named[1] != config.id:
+        raise BadFileError(f"{path / 'config.json'} holds other settings than the directory's name says")
+    result = read_json(path / "result.json") if (path / "result.json").exists() else None
+    if result is not None:
+        _check_result(path, result)
+    return StoredTrial(path, config, result)
+
+
+def _check_result(path: Path, result: object) -> None:
+    ok = (
+        isinstance(result, dict)
+        and result.get("status") in ("finished", "diverged")
+        and isinstance(result.get("score"), str)
+        and all(
+            which in result
+            and (result[which] is None or (isinstance(result[which], dict) and result["score"] in result[which]))
+            for which in ("last", "best")
+        )
+    )
+    if not ok:
+        raise BadFileError(f"{path / 'result.json'} is not the result of a trial")

@@ -1,0 +1,18 @@
+"""Tasks by name. A task supplies data, models, optimizers, losses and scores; the trainer knows none of them."""
+
+from __future__ import annotations
+
+from riesz_lab.errors import ConfigError, unknown
+from riesz_lab.tasks.base import Context, Task
+from riesz_lab.tasks.classification import Classification
+
+TASKS: dict[str, type[Task]] = {"classification": Classification}
+
+
+def task_class(name: str) -> type[Task]:
+    if name not in TASKS:
+        raise ConfigError(unknown("task", name, TASKS))
+    return TASKS[name]
+
+
+__all__ = ["TASKS", "Classification", "Context", "Task", "task_class"]

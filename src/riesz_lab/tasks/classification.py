@@ -1,0 +1,117 @@
+"""Image classification: cross entropy, accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from riesz_lab import data as datasets
+from riesz_lab import models, optimizers
+from riesz_lab.config import Config
+from riesz_lab.data import batches as batching
+from riesz_lab.data.types import Data
+from riesz_lab.meters import Meters
+from riesz_lab.tasks.base import Context, Task
+
+
+class Classification(Task):
+    score: ClassVar[str] = "test_accuracy"
+
+    @classmethod
+    def check(cls, config: Config, data_dir: Path, data: Data | None) -> None:
+        if data is None:
+            datasets.check(config.dataset, data_dir)
+        models.check(config.model)
+        optimizers.check(config)
+
+    def __init__(self, config: Config, data_dir: Path, data: Data | None, context: Context):
+        self.config = config
+        self.context = context
+        self.data = _prepared(datasets.load(config.dataset, data_dir) if data is None else data, config)
+        self.train = self._source(self.data.train, config.augment)
+        self.test = self._source(self.data.test, "none")
+        model = models.build(
+            config.model, channels=self.data.channels, classes=self.data.classes, seed=config.initialisation
+        ).to(context.device)
+        if config.channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.models = {"model": model}
+        self.optimizers = {"model": optimizers.build(config, model)}
+        attachment = optimizers.attach(config, self.optimizers["model"], model)
+        self.attachments = {} if attachment is None else {"model": attachment}
+        self.meters = Meters(context.device)
+        self.scores = Meters(context.device)
+
+    @property
+    def images(self) -> int:
+        return len(self.train)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.train) // self.config.batch_size)
+
+    def batches(self, epoch: int, first: int) -> Iterator[list[batching.Batch]]:
+        seed, count, size = self.config.order, len(self.train), self.config.batch_size
+        order = batching.epoch_order(seed, epoch, count)
+        draws = batching.epoch_draws(seed, epoch, count)
+        parts: list[tuple[Tensor, Tensor]] = []
+        sizes: list[int] = []
+        for start in range(first * size, count, size):
+            mine = self._mine(torch.arange(start, min(start + size, count)))
+            chunks = mine.chunk(self.config.accumulate)
+            parts += [(order[chunk], draws[chunk]) for chunk in chunks]
+            sizes.append(len(chunks))
+        made = self.train.batches([p[0] for p in parts], [p[1] for p in parts])
+        for number in sizes:
+            yield [next(made) for _ in range(number)]
+
+    def losses(self, part: batching.Batch) -> Iterator[tuple[str, Tensor]]:
+        images, labels = part
+        yield "model", self._measure(self.meters, "train", self.models["model"](images), labels)
+
+    def share(self, part: batching.Batch, parts: list[batching.Batch]) -> float:
+        return len(part[1]) / sum(len(other[1]) for other in parts)
+
+    @torch.no_grad()
+    def evaluate(self) -> Iterator[dict[str, float] | None]:
+        self.scores.reset()
+        mine = torch.arange(len(self.test))[self.context.rank :: self.context.world]
+        for images, labels in self.test.batches(torch.split(mine, self.config.eval_batch_size), None):
+            self._measure(self.scores, "test", self.models["model"](images), labels)
+            yield None
+        yield self.scores.means(self.context.add_up)
+
+    @staticmethod
+    def _measure(meters: Meters, split: str, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss; it and the number of right answers are added to the meters."""
+        loss = functional.cross_entropy(logits, labels)
+        meters.add(f"{split}_loss", loss * len(labels), len(labels))
+        meters.add(f"{split}_accuracy", (logits.argmax(1) == labels).sum(), len(labels))
+        return loss
+
+    def _mine(self, positions: Tensor) -> Tensor:
+        """This process's share of a batch; short ones are filled up, so that every process has the same number."""
+        world = self.context.world
+        if world == 1:
+            return positions
+        missing = -len(positions) % world
+        return torch.cat([positions, positions.repeat(-(-world // len(positions)))[:missing]])[
+            self.context.rank :: world
+        ]
+
+    def _source(self, split: Any, augment: str) -> batching.MemorySource | batching.DatasetSource:
+        return batching.source(
+            split, self.data, augment=augment, device=self.context.device, channels_last=self.config.channels_last
+        )
+
+
+def _prepared(data: Data, config: Config) -> Data:
+    if config.swap_splits:
+        data = data.swapped()
+    data = data.limited(config.train_limit, config.test_limit)
+    return data.held_out(config.hold_out) if config.hold_out else data
