@@ -246,14 +246,16 @@ class Attachment:
             present = [(t, g) for t, g in present if not self._trace.left(g)]
             if not present:
                 return
-        for target, gradient in present:
+        # Plain gradients need no work: a schedule may end with them, and train on for long.
+        work = present if self._metric != _PLAIN else [(t, g) for t, g in present if t.metric is not self._live]
+        for target, gradient in work:
             check_writable(gradient, f"the gradient of {target.name!r}")
         originals = [gradient.clone() for _, gradient in present] if self.recording else None
         by_metric: dict[int, list[tuple[Target, Job]]] = {}
-        for target, gradient in present:
+        for target, gradient in work:
             by_metric.setdefault(id(target.metric), []).append((target, Job.open(gradient, target.axis)))
-        for work in by_metric.values():
-            self._apply(work, work[0][0].metric)
+        for jobs in by_metric.values():
+            self._apply(jobs, jobs[0][0].metric)
         directed = [gradient for _, gradient in present]
         self._show_overflow(directed)
         self._trace = diagnostics.Trace.of([target for target, _ in present], directed, originals)
@@ -285,8 +287,6 @@ class Attachment:
         return True
 
     def _apply(self, work: list[tuple[Target, Job]], metric: Metric) -> None:
-        if metric is self._live and self._metric == _PLAIN:
-            return
         if self._control is None:
             jobs = [job for _, job in work]
             direct_(jobs, metric, self._backend)
@@ -305,7 +305,8 @@ class Attachment:
         if not self._plan.holds(self.optimizer.param_groups):
             was, self._plan = self._plan, self._make_plan()
             self._planned = Planned()
-            if len(self._plan.seen) >= len(was.seen) and len(self._plan.targets) < len(was.targets):
+            same_settings = self._plan.overrides == was.overrides and len(self._plan.seen) >= len(was.seen)
+            if same_settings and len(self._plan.targets) < len(was.targets):
                 raise ValueError(
                     f"the optimizer's parameters were replaced, and {len(was.targets) - len(self._plan.targets)} that "
                     "were directed are no longer known to the model: attach after they are replaced, or replace them "

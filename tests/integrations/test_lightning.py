@@ -34,11 +34,8 @@ class Module(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
 
-def by_lightning(tmp_path, metric=METRIC, **settings):
-    module = Module()
-    callback = ChannelDirected(metric)
+def fit(module, callback, tmp_path, **settings):
     trainer = lightning.Trainer(
-        max_epochs=2,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
@@ -49,6 +46,12 @@ def by_lightning(tmp_path, metric=METRIC, **settings):
         **settings,
     )
     trainer.fit(module, DataLoader(dataset(), batch_size=4))
+
+
+def by_lightning(tmp_path, metric=METRIC, **settings):
+    module = Module()
+    callback = ChannelDirected(metric)
+    fit(module, callback, tmp_path, max_epochs=2, **settings)
     assert [r.name for r in callback.attachments[0].report() if r.applied] == ["net.0.weight", "net.3.weight"]
     return module.net
 
@@ -115,11 +118,7 @@ class TwoOptimizers(Module):
 def test_manual_optimization_with_two_optimizers_equals_a_hand_written_loop(tmp_path):
     module = TwoOptimizers()
     callback = ChannelDirected(METRIC)
-    trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[callback],
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
-    trainer.fit(module, DataLoader(dataset(), batch_size=4))
+    fit(module, callback, tmp_path, max_epochs=2)
     assert len(callback.attachments) == 1
     assert all(map(torch.equal, module.net.parameters(), by_hand().parameters()))
 
@@ -127,11 +126,7 @@ def test_manual_optimization_with_two_optimizers_equals_a_hand_written_loop(tmp_
 def test_the_callback_detaches_when_fitting_ends(tmp_path):
     module = Module()
     callback = ChannelDirected(METRIC)
-    trainer = lightning.Trainer(
-        max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[callback],
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
-    trainer.fit(module, DataLoader(dataset(), batch_size=4))
+    fit(module, callback, tmp_path, max_steps=1)
     optimizer = callback.attachments[0].optimizer
     module.net[0].weight.grad = torch.ones_like(module.net[0].weight)
     optimizer.step()
