@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 import riesz
-from benchmarks.harness import PATIENCE, THREADS, Figure, Samples, figure, save
+from benchmarks.harness import PATIENCE, THREADS, Figure, Samples, figure, save, undisturbed
 from benchmarks.networks import ResNet56
 
 METRICS = [
@@ -62,9 +62,10 @@ def main() -> None:
         end = time.monotonic() + PATIENCE
         while True:
             for metric in random.sample(METRICS, len(METRICS)):
-                attachment = run.attach(metric)
-                run.steps.time(run.step)
-                attachment.detach()
+                with undisturbed():
+                    attachment = run.attach(metric)
+                    run.steps.time(run.step)
+                    attachment.detach()
             enough = all(len(samples.quiet) >= rounds for samples in (run.steps, *run.hooks.values()))
             if enough or time.monotonic() > end:
                 break
