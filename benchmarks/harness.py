@@ -66,13 +66,15 @@ def waited() -> float:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Real-time priority for all threads of this process, where the system grants it."""
+    """Real-time priority for all threads of this process, where the system grants it; then as long a rest."""
     asked = _priority("SCHED_FIFO", 1)
+    start = time.perf_counter()
     try:
         yield
     finally:
         if asked:
             _priority("SCHED_OTHER", 0)
+            time.sleep(min(time.perf_counter() - start, 0.5))
 
 
 def _priority(policy: str, level: int) -> bool:
@@ -101,13 +103,11 @@ class Samples:
         return self.quiet if len(self.quiet) >= FEWEST else [seconds for _, seconds in sorted(self.all)[:FEWEST]]
 
     def time(self, run: Callable[[], object]) -> None:
-        with undisturbed():
-            before = waited()
-            start = time.perf_counter()
-            run()
-            seconds = time.perf_counter() - start
-            self.add(seconds, waited() - before)
-        time.sleep(min(seconds, 0.5))
+        before = waited()
+        start = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - start
+        self.add(seconds, waited() - before)
 
 
 def series(
@@ -125,7 +125,8 @@ def series(
         if round_ % 8 == 0:
             refresh()
         for name in random.sample(list(rivals), len(rivals)):
-            taken[name].time(rivals[name])
+            with undisturbed():
+                taken[name].time(rivals[name])
         enough = all(len(samples.quiet) >= rounds for samples in taken.values())
         if enough or (time.monotonic() > end and round_ + 1 >= FEWEST):
             break

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 import riesz
-from benchmarks.harness import PATIENCE, THREADS, Figure, Samples, figure, save
+from benchmarks.harness import PATIENCE, THREADS, Figure, Samples, figure, save, undisturbed
 from benchmarks.networks import ResNet56
 
 METRICS = [
@@ -62,15 +62,30 @@ def main() -> None:
         end = time.monotonic() + PATIENCE
         while True:
             for metric in random.sample(METRICS, len(METRICS)):
-                attachment = run.attach(metric)
-                run.steps.time(run.step)
-                attachment.detach()
+                with undisturbed():
+                    attachment = run.attach(metric)
+                    run.steps.time(run.step)
+                    attachment.detach()
             enough = all(len(samples.quiet) >= rounds for samples in (run.steps, *run.hooks.values()))
             if enough or time.monotonic() > end:
                 break
         figures.append(figure("hook", f"batch {batch}", "training step", run.steps))
         figures += [figure("hook", f"batch {batch}", f"hook {name}", samples) for name, samples in run.hooks.items()]
+        figures.append(figure("hook", f"batch {batch}", "hook Identity, caches warm", warm(run)))
     save("hook", figures)
+
+
+def warm(run: Timed) -> Samples:
+    """The hook again and again on the same gradients; with Identity no kernel runs, so this is what is around it."""
+    samples = Samples()
+    attachment = riesz.attach(run.optimizer, run.model, metric=riesz.Identity(), backend="cpu")
+    run.step()
+    with undisturbed():
+        (hook,) = run.optimizer._optimizer_step_pre_hooks.values()
+        for _ in range(200):
+            samples.time(lambda: hook(run.optimizer, (run.optimizer,), {}))
+    attachment.detach()
+    return samples
 
 
 if __name__ == "__main__":

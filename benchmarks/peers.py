@@ -39,13 +39,24 @@ def paper_reweighted(grads: list[Tensor], lam: float = 1.0) -> Run:
 
 
 def fft_along_output(grads: list[Tensor], symbols: dict[int, Tensor]) -> Run:
-    """The same operator through its eigenvalues, which are computed beforehand."""
+    """The same operator through its eigenvalues, computed beforehand, in the best form: a real transform."""
 
     def run() -> None:
         for f in grads:
             n = f.shape[0]
             symbol = symbols[n].view(-1, *[1] * (f.dim() - 1))
             f.copy_(torch.fft.irfft(torch.fft.rfft(f, dim=0) * symbol, n=n, dim=0))
+
+    return run
+
+
+def fft_ls_sgd_along_output(grads: list[Tensor], spectra: dict[int, Tensor]) -> Run:
+    """LS-SGD's own way, a complex transform and a division, taken along the output axis."""
+
+    def run() -> None:
+        for f in grads:
+            spectrum = spectra[f.shape[0]].view(-1, *[1] * (f.dim() - 1))
+            f.copy_(torch.fft.ifft(torch.fft.fft(f, dim=0) / spectrum, dim=0).real)
 
     return run
 

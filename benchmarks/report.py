@@ -97,7 +97,7 @@ def _plot_rivals(figures: list[Figure]) -> None:
     pairs = {
         "paper's SobolevTilde": ("paper SobolevTilde, eager", "riesz SobolevTilde"),
         "paper's ReweightedL2": ("paper ReweightedL2, eager", "riesz ReweightedL2"),
-        "FFT along output": ("FFT along output", "riesz Sobolev output"),
+        "real FFT, output": ("real FFT along output", "riesz Sobolev output"),
         "FFT as LS-SGD": ("FFT as LS-SGD", "riesz LaplacianSmoothing rasterized"),
         "torchzero": ("torchzero LaplacianSmoothing", "riesz LaplacianSmoothing rasterized"),
         "pytorch_optimizer": ("pytorch_optimizer centralization", "riesz Centralization"),

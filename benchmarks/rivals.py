@@ -19,6 +19,7 @@ def main() -> None:
         original = [f.clone() for f in grads]
         copies, lines = [torch.empty_like(f) for f in grads], [f.view(-1) for f in grads]
         symbols = {f.shape[0]: sobolev.symbol(f.shape[0]).float() for f in grads}
+        spectra = {n: 1 / torch.cat([s, s[1 : (n + 1) // 2].flip(0)]) for n, s in symbols.items()}
         rivals = {
             "copy_ per tensor": lambda a=copies, b=grads: [x.copy_(y) for x, y in zip(a, b, strict=True)],
             "riesz SobolevTilde": lambda g=grads: riesz.precondition_(g, riesz.SobolevTilde(), backend="cpu"),
@@ -29,7 +30,8 @@ def main() -> None:
             "riesz eager SobolevTilde": lambda g=grads: riesz.precondition_(g, riesz.SobolevTilde(), backend="eager"),
             "paper SobolevTilde, eager": peers.paper_tilde(grads),
             "paper ReweightedL2, eager": peers.paper_reweighted(grads),
-            "FFT along output": peers.fft_along_output(grads, symbols),
+            "real FFT along output": peers.fft_along_output(grads, symbols),
+            "FFT as LS-SGD, along output": peers.fft_ls_sgd_along_output(grads, spectra),
             "FFT as LS-SGD": peers.fft_ls_sgd(grads),
             "torchzero LaplacianSmoothing": peers.torchzero_smoothing(grads),
             "pytorch_optimizer centralization": peers.pytorch_optimizer_centralization(grads),

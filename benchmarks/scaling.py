@@ -12,7 +12,8 @@ METRICS = {
     "ReweightedL2": riesz.ReweightedL2(),
     "Sobolev": riesz.Sobolev(0.1),
 }
-FIXED_M, FIXED_N = 16_384, 256
+FIXED_M, FIXED_N = 18_432, 256
+"""M is that of a conv weight with 2,048 input channels and 3 x 3 taps."""
 LENGTHS = [16, 64, 256, 1024, 4096]
 COLUMNS = [64, 256, 1024, 4096, 16_384, 65_536, 262_144]
 
