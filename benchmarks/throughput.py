@@ -1,6 +1,6 @@
 """Images a second of the lab against a plain PyTorch script of the usual kind, in one run.
 
-    python benchmarks/throughput.py --data-dir DIR [--rounds 7] [--steps 10] [--bf16] [--compile]
+    python benchmarks/throughput.py --data-dir DIR [--rounds 7] [--steps 10] [--case resnet20]
 
 The plain script: a Dataset that augments and normalises image by image, a DataLoader (without workers and with two; the
 faster one counts), float32, contiguous tensors, `loss.item()` at each step. The lab: the steps of its trainer as
@@ -146,6 +146,9 @@ VARIANTS: dict[str, dict[str, object] | int] = {
 }
 
 
+USUAL = ["plain", "plain, 2 workers", "lab"]
+
+
 def serve(case: str, variant: str, folder: Path | None) -> None:
     """Be one variant: read a number of steps, run them, print the seconds."""
     config, made = CASES[case], VARIANTS[variant]
@@ -179,18 +182,19 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--bf16", action="store_true", help="also in bf16")
-    parser.add_argument("--compile", action="store_true", help="also through torch.compile")
+    parser.add_argument("--case", default="", help="only the cases whose name holds this")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=USUAL, metavar="VARIANT")
     parser.add_argument("--save", type=Path, help="write the results as JSON")
     parser.add_argument("--serve", nargs=2, metavar=("CASE", "VARIANT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(*options.serve, options.data_dir)
         return
-    left_out = {"lab, bf16": not options.bf16, "lab, compiled": not options.compile}
     results = []
     for case, config in CASES.items():
-        made = {v: variant_process(case, v, options.data_dir) for v in VARIANTS if not left_out.get(v)}
+        if options.case not in case:
+            continue
+        made = {v: variant_process(case, v, options.data_dir) for v in options.variants}
         results += measured(case, config.batch_size, {v: turn for v, (turn, _) in made.items()}, options)
         for _, process in made.values():
             process.stdin.close()
