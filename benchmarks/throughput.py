@@ -1,11 +1,13 @@
 """Images a second of the lab against a plain PyTorch script of the usual kind, in one run.
 
-    python benchmarks/throughput.py --data-dir DIR [--rounds 7] [--steps 10] [--bf16] [--compile]
+    python benchmarks/throughput.py --data-dir DIR [--rounds 7] [--steps 10] [--case resnet20]
 
 The plain script: a Dataset that augments and normalises image by image, a DataLoader (without workers and with two; the
 faster one counts), float32, contiguous tensors, `loss.item()` at each step. The lab: the steps of its trainer as
 `riesz train` runs them. Each variant has a process of its own, and they take turns, so that a busy machine disturbs all
 alike; a ratio is the median over rounds of (lab / plain) within one round. The first steps of every turn are not timed.
+Images per CPU second are told too: with OMP_NUM_THREADS=1 they hardly depend on what else the machine does. (They leave
+out the CPU time of a loader's workers.)
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ CASES = {
         recipes.recipe("cifar10-resnet20-b128"), train_limit=20000, test_limit=100
     ),
 }
-Turn = Callable[[int], float]
-"""Run so many steps; return the seconds they took."""
+Turn = Callable[[int], tuple[float, float]]
+"""Run so many steps; return the seconds they took, on the clock and of this process's CPU time."""
 
 
 class PerImage(Dataset):
@@ -86,13 +88,13 @@ def plain(config: Config, known: Data, workers: int) -> Turn:
     dataset = PerImage(known.train, known, config.augment == "crop-flip")
     loader = DataLoader(dataset, batch_size=config.batch_size, shuffle=True, num_workers=workers)
 
-    def turn(steps: int) -> float:
+    def turn(steps: int) -> tuple[float, float]:
         model.train()
-        running, right, started = 0.0, 0, 0.0
+        running, right, started = 0.0, 0, _now()
         batches = iter(loader)
         for number in range(WARM + steps):
             if number == WARM:
-                started = time.perf_counter()
+                started = _now()
             images, labels = next(batches)
             optimizer.zero_grad()
             logits = model(images)
@@ -101,7 +103,7 @@ def plain(config: Config, known: Data, workers: int) -> Turn:
             optimizer.step()
             running += loss.item()
             right += (logits.argmax(1) == labels).sum().item()
-        took = time.perf_counter() - started
+        took = _since(started)
         del batches  # ends the workers: they must not work through the others' turns
         return took
 
@@ -122,15 +124,15 @@ def lab(config: Config, known: Data, runs: Path) -> Turn:
 
     batches = forever()
 
-    def turn(steps: int) -> float:
+    def turn(steps: int) -> tuple[float, float]:
         for model in task.models.values():
             model.train()
-        started = 0.0
+        started = _now()
         for number in range(WARM + steps):
             if number == WARM:
-                started = time.perf_counter()
+                started = _now()
             run._step(next(batches))
-        return time.perf_counter() - started
+        return _since(started)
 
     return turn
 
@@ -146,6 +148,9 @@ VARIANTS: dict[str, dict[str, object] | int] = {
 }
 
 
+USUAL = ["plain", "plain, 2 workers", "lab"]
+
+
 def serve(case: str, variant: str, folder: Path | None) -> None:
     """Be one variant: read a number of steps, run them, print the seconds."""
     config, made = CASES[case], VARIANTS[variant]
@@ -157,7 +162,7 @@ def serve(case: str, variant: str, folder: Path | None) -> None:
             keep_freed_memory()
             turn = lab(replace(config, **made), known, Path(runs))
         for line in sys.stdin:
-            print(turn(int(line)), flush=True)
+            print(*turn(int(line)), flush=True)
 
 
 def variant_process(case: str, variant: str, folder: Path | None) -> tuple[Turn, subprocess.Popen]:
@@ -166,10 +171,11 @@ def variant_process(case: str, variant: str, folder: Path | None) -> tuple[Turn,
         command += ["--data-dir", str(folder)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def turn(steps: int) -> float:
+    def turn(steps: int) -> tuple[float, float]:
         process.stdin.write(f"{steps}\n")
         process.stdin.flush()
-        return float(process.stdout.readline())
+        wall, cpu = process.stdout.readline().split()
+        return float(wall), float(cpu)
 
     return turn, process
 
@@ -179,18 +185,19 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--bf16", action="store_true", help="also in bf16")
-    parser.add_argument("--compile", action="store_true", help="also through torch.compile")
+    parser.add_argument("--case", default="", help="only the cases whose name holds this")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=USUAL, metavar="VARIANT")
     parser.add_argument("--save", type=Path, help="write the results as JSON")
     parser.add_argument("--serve", nargs=2, metavar=("CASE", "VARIANT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(*options.serve, options.data_dir)
         return
-    left_out = {"lab, bf16": not options.bf16, "lab, compiled": not options.compile}
     results = []
     for case, config in CASES.items():
-        made = {v: variant_process(case, v, options.data_dir) for v in VARIANTS if not left_out.get(v)}
+        if options.case not in case:
+            continue
+        made = {v: variant_process(case, v, options.data_dir) for v in options.variants}
         results += measured(case, config.batch_size, {v: turn for v, (turn, _) in made.items()}, options)
         for _, process in made.values():
             process.stdin.close()
@@ -213,35 +220,50 @@ def main() -> None:
 def measured(name: str, batch: int, turns: dict[str, Turn], options: argparse.Namespace) -> list[dict]:
     for turn in turns.values():
         turn(1)
-    speeds: dict[str, list[float]] = {variant: [] for variant in turns}
+    speeds: dict[str, list[tuple[float, float]]] = {variant: [] for variant in turns}
     for number in range(options.rounds):
         # Not always in the same order: nobody shall always follow the same neighbour.
         order = list(turns) if number % 2 == 0 else list(reversed(turns))
         for variant in order:
-            speeds[variant].append(options.steps * batch / turns[variant](options.steps))
-    usual = max(("plain", "plain, 2 workers"), key=lambda variant: statistics.median(speeds[variant]))
+            speeds[variant].append(tuple(options.steps * batch / seconds for seconds in turns[variant](options.steps)))
     rows = []
     print(name)
-    for variant, values in speeds.items():
-        ratios = sorted(mine / base for mine, base in zip(values, speeds[usual], strict=True))
-        row = {
-            "case": name,
-            "variant": variant,
-            "images_per_second": round(statistics.median(values), 1),
-            "lowest": round(min(values), 1),
-            "highest": round(max(values), 1),
-            "ratio_to": usual,
-            "ratio": round(statistics.median(ratios), 3),
-            "ratio_lowest": round(ratios[0], 3),
-            "ratio_highest": round(ratios[-1], 3),
-        }
-        rows.append(row)
-        print(
-            f"  {variant:<22} {row['images_per_second']:>7} images/s ({row['lowest']}..{row['highest']})  "
-            f"{row['ratio']:.2f}x of {usual!r} ({row['ratio_lowest']:.2f}..{row['ratio_highest']:.2f})",
-            flush=True,
-        )
+    for kind, what in enumerate(("images/s", "images per CPU second")):
+        columns = {variant: [pair[kind] for pair in pairs] for variant, pairs in speeds.items()}
+        # By CPU time only a loader without workers is comparable.
+        bases = [variant for variant in columns if variant == "plain" or (kind == 0 and variant.startswith("plain"))]
+        usual = max(bases, key=lambda variant: statistics.median(columns[variant]))
+        for variant, values in columns.items():
+            if kind == 1 and variant.startswith("plain,"):
+                continue
+            ratios = sorted(mine / base for mine, base in zip(values, columns[usual], strict=True))
+            row = {
+                "case": name,
+                "variant": variant,
+                "what": what,
+                "median": round(statistics.median(values), 1),
+                "lowest": round(min(values), 1),
+                "highest": round(max(values), 1),
+                "ratio_to": usual,
+                "ratio": round(statistics.median(ratios), 3),
+                "ratio_lowest": round(ratios[0], 3),
+                "ratio_highest": round(ratios[-1], 3),
+            }
+            rows.append(row)
+            print(
+                f"  {variant:<20} {row['median']:>7} {what} ({row['lowest']}..{row['highest']})  "
+                f"{row['ratio']:.2f}x of {usual!r} ({row['ratio_lowest']:.2f}..{row['ratio_highest']:.2f})",
+                flush=True,
+            )
     return rows
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(started: tuple[float, float]) -> tuple[float, float]:
+    return time.perf_counter() - started[0], time.process_time() - started[1]
 
 
 if __name__ == "__main__":

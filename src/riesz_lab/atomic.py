@@ -53,6 +53,16 @@ def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
         raise cannot_write(path, error) from error
 
 
+def remove_directory(path: Path) -> None:
+    """Make a directory vanish as a whole: under a temporary name first, so that a kill leaves no half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.rename(temporary)
+    except OSError:
+        return  # it is not there, or not ours to remove
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
 def sync_directory(path: Path) -> None:
     """A rename survives a power cut only once its directory is on the disk."""
     if os.name != "posix":

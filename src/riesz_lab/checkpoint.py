@@ -39,7 +39,7 @@ def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str,
 
     atomic.write_directory(folder / f"step-{step:09d}", fill)
     for old in found(folder)[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+        atomic.remove_directory(old)
 
 
 def found(folder: Path) -> list[Path]:

