@@ -1,4 +1,4 @@
-"""Two networks, two optimizers, two attachments: a GAN that learns to draw bars."""
+"""Two networks, two optimizers, two attachments: a small GAN that starts to learn to draw bars."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def main() -> None:
     callback = ChannelDirected(riesz.SobolevTilde(lam=1.0))
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
-            folder, num_train_epochs=3, per_device_train_batch_size=16, learning_rate=0.01, optim="sgd", use_cpu=True,
+            folder, num_train_epochs=10, per_device_train_batch_size=16, learning_rate=0.1, optim="sgd", use_cpu=True,
             report_to=[], save_strategy="no", disable_tqdm=True,
         )  # fmt: skip
         transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[callback]).train()

@@ -1,6 +1,6 @@
 """Does riesz help here? A small CNN on 4,000 real MNIST digits, with and without, by the same seeds.
 
-Three lines make the difference: build a metric, attach it, train as always. Run it with `make demo`.
+Three lines make the difference: build a metric, attach it, train as always.
 """
 
 from __future__ import annotations

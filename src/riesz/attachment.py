@@ -126,7 +126,18 @@ class Attachment:
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
-        return Report(make_records(self.optimizer.param_groups, self._scope, self._metric))
+        notes = [f"the attachment is {self._state}: gradients stay plain"] if self._state else []
+        if self._scope.model is None:
+            notes.append(
+                "no model was given: transposed and grouped convolutions are not told apart, and axis 0 is output"
+            )
+        return Report(make_records(self.optimizer.param_groups, self._scope, self._metric), "\n".join(notes))
+
+    @property
+    def _state(self) -> str:
+        if attachment_of(self.optimizer) is not self:
+            return "detached"
+        return "" if self.enabled else "disabled"
 
     def diagnostics(self) -> Diagnoses:
         """Per directed parameter, what the last step did: |g|/|f| and cos(f, g). Prints as a table.
@@ -136,7 +147,8 @@ class Attachment:
         """
         if self._trace is None:
             raise RuntimeError(
-                "diagnostics: the last step was not directed by this metric; call optimizer.step() first"
+                "diagnostics: no step was taken yet, or the last one was not directed by this metric; call "
+                "optimizer.step() first"
             )
         return diagnostics.diagnose(self._trace, self._live, self._metric, self._control)
 
@@ -154,7 +166,8 @@ class Attachment:
     def __repr__(self) -> str:
         return (
             f"Attachment({self._metric!r}, direction={self._scope.direction!r}, control={self._control!r}, "
-            f"{len(self._plan.targets)} of {len(self._plan.seen)} parameters of {type(self.optimizer).__name__})"
+            f"{len(self._plan.targets)} of {len(self._plan.seen)} parameters of {type(self.optimizer).__name__}"
+            + (f", {self._state})" if self._state else ")")
         )
 
     # -- at each step ----------------------------------------------------------------------------------------------
@@ -230,8 +243,10 @@ class Attachment:
                     f"schedule: {self._metric!r} has no number {unknown[0]!r}; allowed: {', '.join(sorted(allowed))}"
                 )
             self.metric = replace(self._metric, **new)
-        elif new is not None:
+        elif isinstance(new, Metric):
             self.metric = new
+        elif new is not None:
+            raise TypeError(f"schedule: fn({step}) returned {new!r}; allowed: a metric, a dict of its numbers, or None")
         self.step = step + 1
         self.optimizer.param_groups[0][SCHEDULED_KEY] = str(self._metric)
 

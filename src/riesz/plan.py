@@ -90,7 +90,10 @@ def _decide(groups: Groups, scope: Scope, metric: Metric) -> list[tuple[dict[str
             own_scope = replace(scope, direction=group[DIRECTION_KEY]) if DIRECTION_KEY in group else scope
         except (TypeError, ValueError) as error:
             raise type(error)(f"param group {index}: {error}") from None
-        decisions.append((group, own_scope.records(group, index, places, own), own))
+        records = own_scope.records(group, index, places, own)
+        if own is not metric:
+            records = [replace(record, metric=str(own)) for record in records]
+        decisions.append((group, records, own))
     return decisions
 
 

@@ -97,6 +97,7 @@ def direct_(jobs: Sequence[Job], metric: Metric, backend: str) -> None:
 def check_metric(metric: object) -> None:
     if not isinstance(metric, Metric):
         hint = f"; did you mean {metric.__name__}()?" if isinstance(metric, type) and issubclass(metric, Metric) else ""
+        hint = f"; did you mean riesz.metric({metric!r})?" if isinstance(metric, str) else hint
         raise TypeError(f"metric must be a riesz metric such as riesz.SobolevTilde(), got {metric!r}{hint}")
 
 

@@ -19,6 +19,7 @@ class Record:
         where: the directed axis and its groups, None where none was chosen.
         applied: whether its gradient is directed.
         reason: why not; empty if it is.
+        metric: the metric of its param group where that overrides the attachment's, else empty.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Record:
     where: Axis | None
     applied: bool
     reason: str
+    metric: str = ""
 
     @property
     def axis(self) -> int | str | None:
@@ -42,7 +44,14 @@ class Record:
 
 
 class Report(tuple[Record, ...]):
-    """Records that print as a table."""
+    """Records that print as a table, with a note on the attachment where there is something to say."""
+
+    note: str
+
+    def __new__(cls, records: Iterable[Record], note: str = "") -> Report:
+        self = super().__new__(cls, records)
+        self.note = note
+        return self
 
     def __str__(self) -> str:
         rows = [
@@ -52,12 +61,13 @@ class Report(tuple[Record, ...]):
                 "x".join(map(str, r.shape)) or "scalar",
                 "-" if r.where is None else str(r.where),
                 "-" if r.length is None else str(r.length),
-                "applied" if r.applied else f"skipped: {r.reason}",
+                (f"applied: {r.metric}" if r.metric else "applied") if r.applied else f"skipped: {r.reason}",
             )
             for r in self
         ]
         applied = sum(r.applied for r in self)
-        return table(("parameter", "layer", "shape", "axis", "n", ""), rows) + f"\n{applied} of {len(self)} directed"
+        told = table(("parameter", "layer", "shape", "axis", "n", ""), rows)
+        return "\n".join(filter(None, (told, f"{applied} of {len(self)} directed", self.note)))
 
     __repr__ = __str__
 

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing := [package for module, package in NEEDED.items() if find_spec(module) is None]:
         print(
             f"riesz: the command line needs packages that are not installed: {', '.join(missing)}\n"
-            "Install them with: pip install 'riesz[lab]'",
+            "Install them with: pip install 'riesz[lab]', or in a checkout: pip install '.[lab]'",
             file=sys.stderr,
         )
         return 1

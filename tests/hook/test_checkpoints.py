@@ -270,7 +270,7 @@ def test_a_bad_schedule_is_refused():
     for bad, words in (
         ({"sigma": 1.0}, "has no number 'sigma'; allowed: blend, lam, riemann, scale"),
         ({"lam": -1.0}, "SobolevTilde: lam must be > 0"),
-        ("sobolev", "metric must be a riesz metric"),
+        ("sobolev", "schedule: fn(0) returned 'sobolev'; allowed: a metric"),
     ):
         attachment.schedule(lambda step, bad=bad: bad)
         with pytest.raises((TypeError, ValueError)) as caught:
