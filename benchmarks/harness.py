@@ -1,11 +1,12 @@
 """How everything here is timed.
 
-Rivals are run in turn, in a new random order each round, after a warm-up; a figure is the median with its 20th and 80th
-percentile. On a shared machine a run that waited for a core measures the neighbours. So the process asks for real-time
-priority while it is timed, where it may, and rests as long as it ran, to leave the neighbours their half; and the
-scheduler is asked how long its threads waited: runs that waited more than 2% of their time are left out, for all rivals
-alike, and rounds go on until enough quiet runs of each are there. Only ratios inside one series are compared with a
-target.
+Rivals are run in turn, in a new random order each round; a figure is the median over turns with its 20th and 80th
+percentile. In its turn a rival runs once untimed, since the threads sleep and the caches are another's; then it is
+timed, short ones as often as fill a few milliseconds. On a shared machine a run that waited for a core measures the
+neighbours. So the process asks for real-time priority while it is timed, where it may, and rests as long as it ran, to
+leave the neighbours their half; and the scheduler is asked how long its threads waited: turns that waited more than 2%
+of their time are left out, for all rivals alike, and rounds go on until enough quiet ones of each are there. Only
+ratios inside one series are compared with a target.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ RESULTS = Path(__file__).parent / "results"
 THREADS = 2
 PATIENCE = float(os.environ.get("RIESZ_BENCH_PATIENCE", "60"))
 """Seconds after which a series ends, whether enough quiet runs were had or not."""
+
+TURN = 0.004
+"""Seconds that a turn of a short rival is filled to."""
 
 QUIET = 0.02
 FEWEST = 5
@@ -102,12 +106,14 @@ class Samples:
     def kept(self) -> list[float]:
         return self.quiet if len(self.quiet) >= FEWEST else [seconds for _, seconds in sorted(self.all)[:FEWEST]]
 
-    def time(self, run: Callable[[], object]) -> None:
+    def time(self, run: Callable[[], object], times: int = 1) -> None:
+        """The time of one run, over several in a row."""
         before = waited()
         start = time.perf_counter()
-        run()
+        for _ in range(times):
+            run()
         seconds = time.perf_counter() - start
-        self.add(seconds, waited() - before)
+        self.add(seconds / times, (waited() - before) / times)
 
 
 def series(
@@ -116,9 +122,7 @@ def series(
     """Time all rivals against each other; `refresh` renews what they write to, outside the timer."""
     torch.set_num_threads(THREADS)
     random.seed(0)
-    for run in rivals.values():
-        for _ in range(2):
-            run()
+    times = {name: _times(run) for name, run in rivals.items()}
     taken = {name: Samples() for name in rivals}
     end = time.monotonic() + PATIENCE
     for round_ in count():
@@ -126,11 +130,20 @@ def series(
             refresh()
         for name in random.sample(list(rivals), len(rivals)):
             with undisturbed():
-                taken[name].time(rivals[name])
+                rivals[name]()
+                taken[name].time(rivals[name], times[name])
         enough = all(len(samples.quiet) >= rounds for samples in taken.values())
         if enough or (time.monotonic() > end and round_ + 1 >= FEWEST):
             break
     return [figure(claim, shape, name, samples) for name, samples in taken.items()]
+
+
+def _times(run: Callable[[], object]) -> int:
+    """How often in a row a rival is run in its turn."""
+    run()
+    start = time.perf_counter()
+    run()
+    return max(1, round(TURN / (time.perf_counter() - start)))
 
 
 def figure(claim: str, shape: str, rival: str, samples: Samples) -> Figure:

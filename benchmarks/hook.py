@@ -1,9 +1,14 @@
-"""Claim: inside a training step the hook does not show. ResNet-56 on random images, every metric in turn."""
+"""Claim: inside a training step the hook does not show. ResNet-56 on random images, every metric in turn.
+
+Beside them, at the same place of the step, a `copy_` of every directed gradient: what memory itself takes there, after
+a backward pass has filled the caches with other things.
+"""
 
 from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +17,8 @@ from torch.nn import functional
 import riesz
 from benchmarks.harness import PATIENCE, THREADS, Figure, Samples, figure, save, undisturbed
 from benchmarks.networks import ResNet56
+
+COPY = "copy_ per tensor"
 
 METRICS = [
     riesz.SobolevTilde(),
@@ -32,23 +39,43 @@ class Timed:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         self.images, self.labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
         self.steps = Samples()
-        self.hooks = {type(metric).__name__: Samples() for metric in METRICS}
+        self.inside = {name: Samples() for name in (COPY, *(f"hook {type(metric).__name__}" for metric in METRICS))}
+        self.convs = [p for p in self.model.parameters() if p.dim() == 4]
+        self.copies = [torch.empty_like(p) for p in self.convs]
 
     def timed_step(self, metric: riesz.Metric) -> None:
         """One step with the metric attached; the hook's share of it is timed apart."""
         attachment = riesz.attach(self.optimizer, self.model, metric=metric, backend="cpu")
         hooks: dict[int, Any] = self.optimizer._optimizer_step_pre_hooks
         (key,) = hooks
-        hook = hooks[key]
+        self.step()  # the first one plans
+        self._time(hooks, key, hooks[key], f"hook {type(metric).__name__}")
+        attachment.detach()
+
+    def timed_copy(self) -> None:
+        """One step with a copy in place of the hook."""
+        handle = self.optimizer.register_step_pre_hook(lambda *_: None)
+        self._time(self.optimizer._optimizer_step_pre_hooks, handle.id, self._copy, COPY)
+        handle.remove()
+
+    def _copy(self, *arguments: Any) -> None:
+        for copy, parameter in zip(self.copies, self.convs, strict=True):
+            copy.copy_(parameter.grad)
+
+    def _time(self, hooks: dict[int, Any], key: int, hook: Any, name: str) -> None:
+        inside = 0.0
 
         def timed(*arguments: Any) -> None:
-            self.hooks[type(metric).__name__].time(lambda: hook(*arguments))
+            # Nothing but the clock: whatever else were done here would take the caches and the threads from the hook.
+            nonlocal inside
+            start = time.perf_counter()
+            hook(*arguments)
+            inside = time.perf_counter() - start
 
-        self.step()  # the first one plans
         hooks[key] = timed
         self.steps.time(self.step)
+        self.inside[name].add(inside, self.steps.all[-1][0] * inside)
         hooks[key] = hook
-        attachment.detach()
 
     def step(self) -> None:
         self.optimizer.zero_grad()
@@ -64,14 +91,15 @@ def main() -> None:
         run = Timed(batch)
         end = time.monotonic() + PATIENCE
         while True:
-            for metric in random.sample(METRICS, len(METRICS)):
+            turns = [run.timed_copy, *(partial(run.timed_step, metric) for metric in METRICS)]
+            for turn in random.sample(turns, len(turns)):
                 with undisturbed():
-                    run.timed_step(metric)
-            enough = all(len(samples.quiet) >= rounds for samples in (run.steps, *run.hooks.values()))
+                    turn()
+            enough = all(len(samples.quiet) >= rounds for samples in (run.steps, *run.inside.values()))
             if enough or time.monotonic() > end:
                 break
         figures.append(figure("hook", f"batch {batch}", "training step", run.steps))
-        figures += [figure("hook", f"batch {batch}", f"hook {name}", samples) for name, samples in run.hooks.items()]
+        figures += [figure("hook", f"batch {batch}", name, samples) for name, samples in run.inside.items()]
         figures.append(figure("hook", f"batch {batch}", "hook Identity, caches warm", warm(run)))
     save("hook", figures)
 
@@ -83,8 +111,8 @@ def warm(run: Timed) -> Samples:
     run.step()
     with undisturbed():
         (hook,) = run.optimizer._optimizer_step_pre_hooks.values()
-        for _ in range(200):
-            samples.time(lambda: hook(run.optimizer, (run.optimizer,), {}))
+        for _ in range(50):
+            samples.time(lambda: hook(run.optimizer, (run.optimizer,), {}), times=20)
     attachment.detach()
     return samples
 

@@ -75,7 +75,7 @@ def _hook() -> Iterable[Row]:
     figures, _ = load("hook")
     ratio = _ratios("hook")
     for f in figures:
-        if f.rival != "training step" and "warm" not in f.rival:
+        if f.rival.startswith("hook") and "warm" not in f.rival:
             metric = f.rival.removeprefix("hook ")
             share = 100 * ratio(f.shape, f.rival, "training step")
             yield Row(f"% of the training step in the hook, {metric}", f"ResNet-56, {f.shape}", share, 0.5)
@@ -86,15 +86,14 @@ def _hook() -> Iterable[Row]:
 
 
 def _scaling() -> Iterable[Row]:
-    from benchmarks.scaling import FIXED_M, LENGTHS, METRICS
+    from benchmarks.scaling import GROWTH, METRICS, columns_beyond_cache
 
     ratio = _ratios("scaling")
-    beyond_cache = [n for n in LENGTHS if n * FIXED_M * 4 > 8 << 20]
-    for n in beyond_cache:
+    for n in GROWTH:
+        columns = f"M={columns_beyond_cache(n)}"
         for metric in METRICS:
-            if 4 * n in LENGTHS:
-                growth = ratio(f"M={FIXED_M}", f"{4 * n} {metric}", f"{n} {metric}")
-                yield Row(f"time at 4n / time at n, {metric}", f"n={n}, M={FIXED_M}", growth, 4.5)
+            growth = ratio(columns, f"{4 * n} {metric}", f"{n} {metric}")
+            yield Row(f"time at 4n / time at n, {metric}", f"n={n}, {columns}", growth, 4.5)
 
 
 def table(found: list[Row]) -> str:

@@ -231,8 +231,10 @@ class Attachment:
             self._direct()
 
     def _follow_schedule(self) -> None:
+        if self._schedule is None:
+            return
         rates = [group.get("lr") for group in self.optimizer.param_groups]
-        if self._schedule is None or all(isinstance(rate, (int, float)) and rate == 0 for rate in rates):
+        if all(isinstance(rate, (int, float)) and rate == 0 for rate in rates):
             return
         step = self.step
         new = self._schedule(step)
@@ -295,7 +297,8 @@ class Attachment:
         targets = self._plan.targets
         # A parameter without a gradient contributes None, which is like no gradient.
         gradients: list[Any] = [target.parameter.grad for target in targets]
-        if not self._planned.direct_(gradients, self._live):
+        # The metric as it was given: its numbers are plain, where those of the live one are tensors to be read.
+        if not self._planned.direct_(gradients, self._metric):
             return False
         self._show_overflow(gradients)
         self._trace = diagnostics.Trace.of(targets, gradients, None)

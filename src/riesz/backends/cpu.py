@@ -184,6 +184,8 @@ class Plan:
         self._jobs = _c_jobs(gradients, geometry)
         self._alike = alike(gradients)
         self._lone = any(job.outer == job.blocks and job.inner == 1 for job in jobs)
+        self._metric: Metric | None = None
+        self._c_metric = CMetric()
 
     @classmethod
     def of(cls, gradients: Sequence[Tensor], jobs: Sequence[Job]) -> Plan | None:
@@ -204,7 +206,11 @@ class Plan:
             return False
         known: list[Any] = list(gradients)
         pointers = list(map(_data_ptr, known))
-        if 0 in pointers or not _call(pointers, self._jobs, _c_metric(metric)):
+        if metric is not self._metric:
+            # Numbers of a live metric are tensors, which change in place: those are read every time.
+            self._metric = metric if isinstance(metric.scale, float) else None
+            self._c_metric = _c_metric(metric)
+        if 0 in pointers or not _call(pointers, self._jobs, self._c_metric):
             return False
         _count_writes(known)
         return True
