@@ -35,8 +35,8 @@ second tensor; one flat copy of the same bytes is in the last table.
 {targets}
 
 {met} of {all} are met. A share of a training step cannot fall below what memory takes there: at the place of the hook,
-right after a backward pass, a `copy_` of the same gradients took {copy} of a step. Speed-ups over other ways are bounded
-likewise, by their time over that of a copy.
+right after a backward pass, a `copy_` of the same gradients took {copy} of a step. Speed-ups over other ways
+are bounded likewise, by their time over that of a copy.
 
 ## Time against n and M
 
