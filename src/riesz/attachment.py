@@ -27,13 +27,19 @@ from riesz.backends import Planned
 from riesz.hooks import hook_tables, is_nested
 from riesz.metrics import Identity, Metric
 from riesz.metrics import metric as parse_metric
-from riesz.plan import DIRECTION_KEY, METRIC_KEY, Plan, Target, make_plan, make_records
+from riesz.plan import (
+    DIRECTION_KEY,
+    METRIC_KEY,
+    SCHEDULED_KEY,
+    STEP_KEY,
+    Plan,
+    Target,
+    make_plan,
+    make_records,
+)
 from riesz.precondition import check_metric, check_writable, direct_
 from riesz.report import Diagnoses, Report
 from riesz.scope import Scope
-
-STEP_KEY, SCHEDULED_KEY = "riesz_step", "riesz_scheduled"
-"""Where a scheduled attachment keeps its step count and its metric: in the first param group, for checkpoints."""
 
 _PLAIN = Identity()
 

@@ -21,8 +21,13 @@ from riesz.metrics import metric as parse_metric
 from riesz.report import Record
 from riesz.scope import Scope
 
-METRIC_KEY = "riesz_metric"
-DIRECTION_KEY = "riesz_direction"
+METRIC_KEY, DIRECTION_KEY = "riesz_metric", "riesz_direction"
+"""What a param group may set for its own parameters."""
+
+STEP_KEY, SCHEDULED_KEY = "riesz_step", "riesz_scheduled"
+"""Where a scheduled attachment keeps its step count and its metric: in the first param group, for checkpoints."""
+
+KEYS = (METRIC_KEY, DIRECTION_KEY, STEP_KEY, SCHEDULED_KEY)
 
 Groups = list[dict[str, Any]]
 
@@ -85,6 +90,11 @@ def _decide(groups: Groups, scope: Scope, metric: Metric) -> list[tuple[dict[str
     places = scope.places()
     decisions = []
     for index, group in enumerate(groups):
+        if foreign := [key for key in group if str(key).startswith("riesz_") and key not in KEYS]:
+            raise ValueError(
+                f"param group {index} has the setting {foreign[0]!r}, which is not known; allowed: {METRIC_KEY!r} and "
+                f"{DIRECTION_KEY!r}"
+            )
         try:
             own = parse_metric(group[METRIC_KEY]) if METRIC_KEY in group else metric
             own_scope = replace(scope, direction=group[DIRECTION_KEY]) if DIRECTION_KEY in group else scope

@@ -207,6 +207,7 @@ def test_a_bad_setting_in_a_group_is_named_with_its_group():
         ({"riesz_metric": "sobolef"}, "param group 0: metric 'sobolef' is not known"),
         ({"riesz_metric": 3}, "param group 0: metric must be a text"),
         ({"riesz_direction": "up"}, "param group 0: direction 'up' is not known"),
+        ({"riesz_metrik": "sobolev"}, "param group 0 has the setting 'riesz_metrik', which is not known"),
     ):
         with pytest.raises((TypeError, ValueError)) as caught:
             riesz.attach(torch.optim.SGD(groups(model, **settings), lr=0.1), model, metric=METRIC)
