@@ -20,6 +20,7 @@ struct riesz_recipe {
   double turn;          // SCREENED: 1 / (1 - z^n)
   double gain;          // SCREENED: scale (1 - z)^2
   double log_z, z_n;    // SCREENED: log z and z^n
+  int64_t reach;        // SCREENED: z^reach no longer counts in float64
 };
 
 enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 128 };
@@ -40,6 +41,12 @@ struct riesz_kernels {
                      double shift, double* sums, char* scratch);
   void (*piece_walk)(void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
                      double* starts, char* scratch);
+  // The same where the recursions forget soon: what a piece must know of its surroundings, E and W as borders[0] and
+  // [1], read before anything is written; then the piece by itself, in one go, which leaves its sum in borders[2].
+  void (*piece_borders)(const void* column, int64_t dtype, int64_t n, const riesz_recipe* recipe,
+                        const riesz_piece* piece, double* borders);
+  void (*piece_alone)(void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
+                      double* borders, char* scratch);
   // g = factor f on entries begin..end.
   void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);
   // Rows begin..end (block-major) of a job lose their mean.

@@ -8,6 +8,9 @@ namespace {
 const int64_t SEGMENT = MAX_SEGMENT;
 const int64_t SMALL = 65536;
 
+// Reading the surroundings of a piece must stay cheap against the piece.
+const int64_t FARTHEST = 256;
+
 // One segment in order along the column.
 struct Segment {
   double* sums;  // at [0], [64], [128]
@@ -124,13 +127,25 @@ bool riesz_is_long(const riesz_job& job, const riesz_recipe& recipe) {
 
 bool riesz_is_small(const riesz_long_column& column) { return column.n <= SMALL; }
 
+bool riesz_all_finite(const riesz_long_column& column) {
+  double total = 0;
+  for (size_t p = 0; p < column.pieces.size(); p++) total += column.sums[p * SUMS * MAX_LANES + 2];
+  return std::isfinite(total);
+}
+
+bool riesz_forgets(const riesz_long_column& column) {
+  return column.recipe.way == WAY_SCREENED && column.recipe.reach <= FARTHEST;
+}
+
 riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_recipe& recipe) {
   // Only float64 shifts its sums; see `shifted`.
-  riesz_long_column column{job, data, dtype, n, recipe, dtype == RIESZ_FLOAT64 ? mean_of(data, n) : 0, {}, {}};
+  riesz_long_column column{job, data, dtype, n, recipe, 0, {}, {}};
+  if (dtype == RIESZ_FLOAT64 && !riesz_forgets(column)) column.shift = mean_of(data, n);
   const int64_t full = MAX_LANES * SEGMENT;
+  const bool kept = riesz_is_small(column) && !riesz_forgets(column);
   int64_t start = 0, stage = 0;
   auto add = [&](int64_t lanes, int64_t length) {
-    column.pieces.push_back({start, lanes, length, riesz_is_small(column) ? stage : -1});
+    column.pieces.push_back({start, lanes, length, kept ? stage : -1});
     start += lanes * length, stage += riesz_stage_bytes;
   };
   while (start + full <= n) add(MAX_LANES, SEGMENT);

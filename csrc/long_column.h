@@ -23,6 +23,13 @@ struct riesz_long_column {
 // Whether one thread takes the sums, joins them and walks, all while the column is in its cache.
 bool riesz_is_small(const riesz_long_column& column);
 
+// Whether pieces need to know only their surroundings, since the recursions soon forget: then a column beyond the cache
+// is read once instead of twice.
+bool riesz_forgets(const riesz_long_column& column);
+
+// Of a column whose pieces were solved alone: whether all its entries were finite.
+bool riesz_all_finite(const riesz_long_column& column);
+
 bool riesz_is_long(const riesz_job& job, const riesz_recipe& recipe);
 riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_recipe& recipe);
 

@@ -23,6 +23,8 @@ void screened(riesz_recipe& r, double sigma) {
   r.turn = -1 / std::expm1(r.n * r.log_z);
   r.z_n = std::exp(r.n * r.log_z);
   r.gain = r.scale * (1 - r.z) * (1 - r.z);
+  // e^-45 is 3e-20; the longest axis bounds it where z is close to 1.
+  r.reach = (int64_t)std::fmin(std::ceil(-45 / r.log_z), r.n);
 }
 
 }  // namespace

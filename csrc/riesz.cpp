@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <vector>
 
@@ -70,10 +71,17 @@ struct Call {
   void first(const riesz_task& t, char* scratch) {
     if (t.job >= count) {
       riesz_long_column& c = columns[static_cast<size_t>(t.job - count)];
-      for (int64_t p = t.begin; p < t.end; p++)
-        k->piece_sums(c.data, c.dtype, &c.recipe, &c.pieces[static_cast<size_t>(p)], c.shift,
-                      &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)], scratch);
-      if (riesz_is_small(c)) join(t), walk(t, scratch);
+      for (int64_t p = t.begin; p < t.end; p++) {
+        const riesz_piece& piece = c.pieces[static_cast<size_t>(p)];
+        double* sums = &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)];
+        if (riesz_forgets(c)) k->piece_borders(c.data, c.dtype, c.n, &c.recipe, &piece, sums);
+        else k->piece_sums(c.data, c.dtype, &c.recipe, &piece, c.shift, sums, scratch);
+      }
+      if (riesz_is_small(c)) {
+        if (!riesz_forgets(c)) join(t);
+        walk(t, scratch);
+        poison(c);
+      }
       return;
     }
     const riesz_job& job = jobs[t.job];
@@ -87,9 +95,18 @@ struct Call {
 
   void walk(const riesz_task& t, char* scratch) {
     riesz_long_column& c = columns[static_cast<size_t>(t.job - count)];
-    for (int64_t p = t.begin; p < t.end; p++)
-      k->piece_walk(c.data, c.dtype, &c.recipe, &c.pieces[static_cast<size_t>(p)],
-                    &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)], scratch);
+    for (int64_t p = t.begin; p < t.end; p++) {
+      const riesz_piece& piece = c.pieces[static_cast<size_t>(p)];
+      double* starts = &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)];
+      if (riesz_forgets(c)) k->piece_alone(c.data, c.dtype, &c.recipe, &piece, starts, scratch);
+      else k->piece_walk(c.data, c.dtype, &c.recipe, &piece, starts, scratch);
+    }
+  }
+
+  // An entry that is no number makes none of its whole column, in every way of computing it.
+  void poison(riesz_long_column& c) {
+    if (riesz_forgets(c) && !riesz_all_finite(c))
+      k->scale(c.data, c.dtype, std::numeric_limits<double>::quiet_NaN(), 0, c.n);
   }
 
   int64_t units(int64_t i) const {
@@ -125,7 +142,7 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
           tasks.push_back({name, 0, pieces, job.length});
         } else {
           cut(tasks, name, pieces, job.length);
-          joins.push_back({name, 0, pieces, job.length / 16});
+          if (!riesz_forgets(added)) joins.push_back({name, 0, pieces, job.length / 16});
           cut(walks, name, pieces, job.length);
         }
         scratch = std::max(scratch, scratch_bytes(MAX_SEGMENT) + (riesz_is_small(added) ? pieces * riesz_stage_bytes : 0));
@@ -142,7 +159,10 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
     return which.empty() || riesz_run(which.data(), static_cast<int64_t>(which.size()), scratch, parallel_for, threads,
                                       how, &call);
   };
-  return run(tasks, first) && run(joins, join) && run(walks, walk) ? RIESZ_DONE : RIESZ_NO_MEMORY;
+  if (!(run(tasks, first) && run(joins, join) && run(walks, walk))) return RIESZ_NO_MEMORY;
+  for (riesz_long_column& column : call.columns)
+    if (!riesz_is_small(column)) call.poison(column);
+  return RIESZ_DONE;
 }
 
 bool valid(const riesz_job& job) {
