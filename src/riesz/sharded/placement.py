@@ -1,0 +1,203 @@
+"""From a DTensor to what a rank can do with its part of it.
+
+| the mesh dim                       | what it means here                                            |
+| ---------------------------------- | ------------------------------------------------------------- |
+| Replicate                          | every rank has it all: nothing to do                           |
+| Shard of a passenger axis          | whole columns: nothing to do, but for Centralization           |
+| Shard of the directed axis         | parts of columns: the ranks along it are a team                |
+| _StridedShard (FSDP + TP)          | the same, with several runs of rows on a rank where uneven     |
+| Partial                            | reduced first, and put back as a share of the sum              |
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from riesz.axis import Axis, Job
+from riesz.metrics import Centralization, Identity, Metric
+from riesz.sharded.rows import Cut, Rows, Run, deal, rows
+from riesz.sharded.teams import Team, team_of
+
+LINEAR = ("sum", "avg")
+"""How the parts of a Partial gradient may be reduced."""
+
+
+@dataclass(frozen=True)
+class Placing:
+    """How a tensor is laid out on its mesh: the mesh dims that cut each of its dims, and those it is partial on."""
+
+    mesh: DeviceMesh
+    shape: tuple[int, ...]
+    cuts: tuple[tuple[tuple[int, Cut], ...], ...]
+    partial: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, tensor: DTensor, what: str) -> Placing:
+        cuts: list[list[tuple[int, Cut]]] = [[] for _ in tensor.shape]
+        partial: list[tuple[int, str]] = []
+        for mesh_dim, placement in enumerate(tensor.placements):
+            ranks = tensor.device_mesh.size(mesh_dim)
+            if ranks == 1 or type(placement) is Replicate:
+                continue
+            if type(placement) is Partial and placement.reduce_op in LINEAR:
+                partial.append((mesh_dim, placement.reduce_op))
+            elif type(placement) is _StridedShard:
+                cuts[placement.dim].append((mesh_dim, (int(placement.split_factor), ranks)))
+            elif type(placement) is Shard:
+                cuts[placement.dim].append((mesh_dim, (1, ranks)))
+            else:
+                raise _unknown(tensor, what, f"its placement {placement} on mesh dim {mesh_dim} is not understood")
+        return cls(tensor.device_mesh, tuple(tensor.shape), tuple(map(tuple, cuts)), tuple(partial))
+
+    def cutting(self, dims: tuple[int, ...]) -> tuple[int, ...]:
+        """The mesh dims that cut any of these tensor dims, in their order."""
+        return tuple(sorted(mesh_dim for dim in dims for mesh_dim, _ in self.cuts[dim]))
+
+    def runs(self, dim: int) -> tuple[Run, ...]:
+        """The indices of a tensor dim that this rank holds."""
+        here = self.mesh.get_coordinate()
+        assert here is not None
+        seat = tuple(here[mesh_dim] for mesh_dim, _ in self.cuts[dim])
+        (runs,) = deal(self.shape[dim], tuple(cut for _, cut in self.cuts[dim]), (seat,))
+        return runs
+
+    def held(self, dim: int) -> int:
+        """How many they are."""
+        return sum(run.length for run in self.runs(dim))
+
+
+@dataclass
+class Part:
+    """This rank's part of one gradient, and whom it needs to direct it.
+
+    Attributes:
+        name, axis, metric: of the parameter.
+        local: the gradient's own memory on this rank; None where this parameter has no gradient now.
+        dtype: of the gradient, real if it is complex.
+        placing: how it is laid out.
+        team: the ranks it has to talk to; None if it has all it needs.
+        rows: how the directed axis is dealt out to the team; None if this rank has whole columns.
+        columns: how many columns this rank holds parts of.
+        parts: 2 for a complex gradient, whose real and imaginary parts are columns of their own, else 1.
+    """
+
+    name: str
+    axis: Axis
+    metric: Metric
+    local: Tensor | None
+    dtype: torch.dtype
+    placing: Placing
+    team: Team | None
+    rows: Rows | None
+    columns: int
+    parts: int
+
+    def job(self) -> Job:
+        """The part as columns, where it has them as wholes."""
+        assert self.local is not None
+        assert self.team is None
+        axis = self.axis
+        if type(self.metric) is Centralization:
+            axis = replace(axis, groups=1) if axis.dim == 0 else axis
+        elif axis.dim is not None:
+            # Groups matter as blocks of the directed axis only, and this rank may have some of them.
+            axis = replace(axis, groups=self.placing.held(0) // axis.length(self.placing.shape) if axis.dim == 0 else 1)
+        return Job.open(self.local, axis)
+
+    def read(self) -> Tensor:
+        """The rows of all columns, in logical order whatever the strides: every rank must mean the same column."""
+        return self._view().reshape(-1, self.columns)
+
+    def write(self, rows_LC: Tensor) -> None:
+        view = self._view()
+        view.copy_(rows_LC.reshape(view.shape))
+
+    def _view(self) -> Tensor:
+        assert self.local is not None
+        view = real_view(self.local)
+        return view if self.axis.dim is None else view.movedim(self.axis.dim, 0)
+
+
+def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Metric, name: str) -> Part | None:
+    """What this rank has to do with a gradient, or with a parameter that has none now; None if it is not on its mesh.
+
+    Args:
+        gradient: a DTensor, or None.
+        parameter: the DTensor that tells the layout where there is no gradient.
+        axis, metric, name: of the parameter.
+    """
+    tensor: DTensor = parameter if gradient is None else gradient
+    what = f"the gradient of {name!r}"
+    if tensor.device_mesh.get_coordinate() is None:
+        return None
+    placing = Placing.of(tensor, what)
+    local = None if gradient is None else local_of(gradient)
+    lengths = tuple(placing.held(dim) for dim in range(tensor.dim()))
+    if local is not None and tuple(local.shape) != lengths:
+        raise _unknown(tensor, what, f"its local part has shape {tuple(local.shape)} where {lengths} is expected")
+    parts = 2 if tensor.is_complex() else 1
+    dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
+    directed = 0 if axis.dim is None else axis.dim
+    others = tuple(dim for dim in range(tensor.dim()) if dim != directed)
+    if axis.dim is None:
+        _check_rasterized(tensor, placing, others, what)
+        columns = parts
+    else:
+        columns = parts * math.prod(lengths[dim] for dim in others)
+    team, dealt = None, None
+    if type(metric) is Centralization:
+        dims = placing.cutting(others)
+        team = team_of(placing.mesh, dims) if dims else None
+    elif (dims := placing.cutting((directed,))) and type(metric) is not Identity and columns:
+        team = team_of(placing.mesh, dims)
+        runs = deal(placing.shape[directed], tuple(cut for _, cut in placing.cuts[directed]), team.seats)
+        stretch = math.prod(placing.shape[1:]) if axis.dim is None else 1
+        dealt = rows(axis.length(placing.shape), stretch, runs)
+        if not dealt.slots:  # groups of a convolution that fall on the ranks as wholes
+            team, dealt = None, None
+    return Part(name, axis, metric, local, dtype, placing, team, dealt, columns, parts)
+
+
+def check(parameter: Any, axis: Axis, name: str) -> None:
+    """Raise if a parameter is laid out in a way that cannot be directed. Nothing is communicated."""
+    placing = Placing.of(parameter, f"parameter {name!r}")
+    if axis.dim is None:
+        _check_rasterized(parameter, placing, tuple(range(1, parameter.dim())), f"parameter {name!r}")
+
+
+def local_of(tensor: Any) -> Tensor:
+    """The memory of a DTensor on this rank; whatever is written to it is written to the DTensor."""
+    with torch.no_grad():
+        local: Any = tensor.to_local()
+    # The result of a collective that may still be under way.
+    return local.wait() if isinstance(local, AsyncCollectiveTensor) else local
+
+
+def real_view(tensor: Tensor) -> Tensor:
+    """A complex tensor as its real and imaginary parts, side by side. A real operator acts on both."""
+    if not tensor.is_complex():
+        return tensor
+    return torch.view_as_real(tensor.conj() if tensor.is_conj() else tensor)
+
+
+def _check_rasterized(tensor: DTensor, placing: Placing, others: tuple[int, ...], what: str) -> None:
+    if placing.cutting(others):
+        raise _unknown(tensor, what, "direction 'rasterized' reads it row by row, and its rows themselves are divided")
+
+
+def _unknown(tensor: DTensor, what: str, why: str) -> ValueError:
+    return ValueError(
+        f"{what}, a DTensor of shape {tuple(tensor.shape)} with placements {tuple(tensor.placements)}, cannot be "
+        f"directed: {why}. Allowed: Replicate, Shard, the strided shards of FSDP with tensor parallelism and Partial "
+        "sums, as torch.distributed.tensor deals them out; Shard(0) alone for 'rasterized'. Redistribute it, or leave "
+        "the parameter out with a predicate for layers"
+    )
