@@ -23,8 +23,8 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-import torch
-import torch.distributed as dist
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -33,7 +33,7 @@ SECONDS = 240
 
 
 def suite(name: str):
-    return getattr(__import__(f"suite_{name}"), "run")
+    return __import__(f"suite_{name}").run
 
 
 def as_rank(name: str, rank: int, world: int, full: bool, folder: Path, **options) -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import product
 
 import torch
-from cases import METRICS, TOLERANCE, relative_error
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import riesz
+from cases import METRICS, TOLERANCE, relative_error
 from riesz.axis import Axis, Job
 from riesz.precondition import direct_
 from riesz.sharded import Item

@@ -17,7 +17,7 @@ from riesz.sharded.teams import Team
 
 def by_centring(team: Team, parts: Sequence[Part]) -> None:
     """Take its mean off each output, for parts whose passengers are dealt out to this team."""
-    token = wire.digest([(part.columns, part.local is not None) for part in parts])
+    token = wire.digest([(part.placing.shape, part.local is not None) for part in parts])
     absent = ", ".join(part.name for part in parts if part.local is None)
     sums = [_sums(part) for part in parts]
     totals = wire.all_reduce(team, token, sums, f"Centralization; without a gradient: {absent or 'none'}")

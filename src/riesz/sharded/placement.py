@@ -105,12 +105,13 @@ class Part:
         """The part as columns, where it has them as wholes."""
         assert self.local is not None
         assert self.team is None
-        axis = self.axis
-        if type(self.metric) is Centralization:
-            axis = replace(axis, groups=1) if axis.dim == 0 else axis
-        elif axis.dim is not None:
-            # Groups matter as blocks of the directed axis only, and this rank may have some of them.
-            axis = replace(axis, groups=self.placing.held(0) // axis.length(self.placing.shape) if axis.dim == 0 else 1)
+        groups = 1
+        if type(self.metric) is Centralization and self.axis.dim != 0:
+            groups = self.axis.groups
+        elif type(self.metric) not in (Centralization, Identity) and self.axis.dim == 0:
+            # Some groups, each as a whole. To the metrics excepted here it is all one where a group ends.
+            groups = self.placing.held(0) // self.axis.length(self.placing.shape)
+        axis = replace(self.axis, groups=groups)
         return Job.open(self.local, axis)
 
     def read(self) -> Tensor:
