@@ -123,6 +123,11 @@ class Attachment:
         if fn is not None and not callable(fn):
             raise TypeError(f"schedule: fn must be a function of the step or None, got {fn!r}")
         self._schedule = fn
+        if fn is not None:
+            # At once: a distributed checkpoint loads only what the optimizer already has a place for.
+            group = self.optimizer.param_groups[0]
+            group.setdefault(STEP_KEY, 0)
+            group.setdefault(SCHEDULED_KEY, str(self._metric))
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""

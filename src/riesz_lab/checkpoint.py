@@ -27,7 +27,7 @@ KEPT = 2
 
 
 def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str, Any], write: bool = True) -> None:
-    """Write the checkpoint of this step, then drop all but the newest; without `write`, only help to pack the models."""
+    """Write the checkpoint of this step, then drop all but the newest. Without `write`, only help to pack."""
     weights = pack(models)
     if not write:
         return
