@@ -22,7 +22,10 @@ TILDE = riesz.SobolevTilde(lam=0.2)
 
 def meshes(world: int) -> list:
     """Fully sharded, and on four ranks also hybrid: replicas of shards."""
-    return [init_device_mesh("cpu", shape) for shape in ([(world,), (2, 2)] if world == 4 else [(world,)])]
+    found = [init_device_mesh("cpu", (world,))]
+    if world == 4:
+        found.append(init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards")))
+    return found
 
 
 def sharded_network(mesh) -> nn.Module:
@@ -160,7 +163,7 @@ def several_meshes_and_plain_tensors_in_one_optimizer(world: int) -> dict:
     first = init_device_mesh("cpu", (world,))
     second = init_device_mesh("cpu", (2, world // 2)) if world % 2 == 0 else init_device_mesh("cpu", (1, world))
     generator = torch.Generator().manual_seed(0)
-    values = [torch.randn(9, 4, 3, generator=generator) for _ in range(4)]
+    values = [torch.randn(60, 4, 3, generator=generator) for _ in range(4)]
     laid_out = [
         distribute_tensor(values[0], first, [Shard(0)]),
         distribute_tensor(values[1], second, [Replicate(), Shard(0)]),

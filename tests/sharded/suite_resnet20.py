@@ -67,7 +67,10 @@ def difference(model: nn.Module, wanted: nn.Module) -> float:
 def run(rank: int, world: int, folder, full: bool) -> dict:
     assert world == 4
     pair = dist.new_group([0, 1])
-    meshes = {2: DeviceMesh("cpu", [0, 1]), 4: DeviceMesh("cpu", [[0, 1], [2, 3]])}
+    meshes = {
+        2: DeviceMesh("cpu", [0, 1]),
+        4: DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("replicas", "shards")),
+    }
     wanted = resnet()
     train(wanted, 0, 1)
     figures = {}

@@ -72,7 +72,7 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
 
 
 def _solve_(parts: Sequence[Part], backend: str, permuted: bool) -> None:
-    _solve_alone_([part for part in parts if part.team is None and part.local is not None], backend, permuted)
+    _solve_alone_([part for part in parts if part.team is None], backend, permuted)
     waiting: dict[tuple[Team, str], list[Any]] = {}
     for part in parts:
         if part.team is not None and type(part.metric) is Centralization:
@@ -100,7 +100,8 @@ def _solve_(parts: Sequence[Part], backend: str, permuted: bool) -> None:
 def _solve_alone_(parts: Sequence[Part], backend: str, permuted: bool) -> None:
     by_metric: dict[int, list[Part]] = {}
     for part in parts:
-        by_metric.setdefault(id(part.metric), []).append(part)
+        if part.local is not None and part.local.numel():
+            by_metric.setdefault(id(part.metric), []).append(part)
     for its_parts in by_metric.values():
         homes = [part.job() for part in its_parts]
         names = [part.name for part in its_parts]
