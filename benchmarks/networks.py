@@ -45,7 +45,7 @@ def _bottlenecks(blocks: tuple[int, ...], widening: int) -> list[Shape]:
 
 
 def wide_resnet152() -> list[Shape]:
-    """ResNet-152 with its inner convolutions twice as wide: 126 million conv weights."""
+    """ResNet-152 with its inner convolutions twice as wide: 172 million conv weights."""
     return _bottlenecks((3, 8, 36, 3), widening=2)
 
 

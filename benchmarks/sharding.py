@@ -94,11 +94,8 @@ def modelled(shapes: list[Shape], metric: riesz.Metric, ranks: int) -> tuple[str
 def model() -> None:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    print(
-        f"{'network':<17} {'metric':<13} {'ranks':>5}  {'way':<10} {'model':>12} {'fake group':>12} {'calls':>5}",
-        end="",
-    )
-    print(f" {'of FSDP2':>9}")
+    row = "{:<17} {:<13} {:>5}  {:<10} {:>12} {:>12} {:>5} {:>9}"
+    print(row.format("network", "metric", "ranks", "way", "model", "fake group", "calls", "of FSDP2"))
     for name, shapes in (("ResNet-50", resnet50()), ("wide ResNet-152", wide_resnet152())):
         weights = sum(a * b * c * d for a, b, c, d in shapes)
         for ranks in (8, 32, 128, 256, 1024):
@@ -112,10 +109,8 @@ def model() -> None:
                 found, calls = sum(traffic.arrived.values()), sum(traffic.calls.values())
                 # FSDP2 gathers the weights twice and scatters the gradients once.
                 share = found / (3 * 4 * weights * (ranks - 1) / ranks)
-                print(
-                    f"{name:<17} {kind:<13} {ranks:>5}  {way:<10} {expected:>12,} {found:>12,} {calls:>5} {share:>8.2%}",
-                    flush=True,
-                )
+                told = (name, kind, ranks, way, f"{expected:,}", f"{found:,}", calls, f"{share:.2%}")
+                print(row.format(*told), flush=True)
             dist.destroy_process_group()
 
 
@@ -161,30 +156,38 @@ def traffic(rank: int, ranks: int) -> None:
             )
 
 
-def memory(rank: int, ranks: int) -> None:
-    """Peak of the process, sampled while it trains: unattached first, then attached, each from the same start."""
-    mesh = init_device_mesh("cpu", (ranks,))
-    told = {}
-    for name, metric in (("warm-up", None), ("plain", None), *METRICS.items()):
-        network, optimizer = resnet(mesh)
-        if metric is not None:
-            riesz.attach(optimizer, network, metric=metric)
-        peak = _peak(lambda network=network, optimizer=optimizer: _steps(network, optimizer))  # type: ignore[misc]
-        state = sum(
-            value.to_local().numel() * value.itemsize
-            for slots in optimizer.state.values()
-            for value in slots.values()
-            if isinstance(value, DTensor)
-        )
-        told[name] = (state, peak)
-        del network, optimizer
-    if rank == 0:
-        state, peak = told["plain"]
-        for name in METRICS:
+def memory(name: str, told: Path) -> Callable[[int, int], None]:
+    """Optimizer state and peak of a process that trains with this metric; every metric has processes of its own."""
+
+    def work(rank: int, ranks: int) -> None:
+        network, optimizer = resnet(init_device_mesh("cpu", (ranks,)))
+        if name in METRICS:
+            riesz.attach(optimizer, network, metric=METRICS[name])
+        peak = _peak(lambda: _steps(network, optimizer))
+        slots = [value for slots in optimizer.state.values() for value in slots.values() if isinstance(value, DTensor)]
+        if rank == 0:
+            state = sum(value.to_local().numel() * value.itemsize for value in slots)
+            told.write_text(f"{state} {peak}")
+
+    return work
+
+
+def memories(ranks: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        plain_state = plain_peak = 0
+        for name in ("unattached", *METRICS):
+            peaks = []
+            for _ in range(3):
+                on_ranks(memory(name, told), ranks)
+                state, peak = map(int, told.read_text().split())
+                peaks.append(peak)
+            peak = sorted(peaks)[1]
+            plain_state, plain_peak = plain_state or state, plain_peak or peak
             print(
-                f"ResNet-56, FSDP2 x {ranks}, {name}: optimizer state {told[name][0]:,} bytes per rank, "
-                f"{told[name][0] / state:.3f} x unattached; peak memory {told[name][1] / 2**20:.0f} MB, "
-                f"{told[name][1] / peak:.3f} x unattached",
+                f"ResNet-56, FSDP2 x {ranks}, {name}: optimizer state {state:,} bytes per rank, "
+                f"{state / plain_state:.3f} x unattached; peak memory {peak / 2**20:.0f} MB (median of 3), "
+                f"{peak / plain_peak:.3f} x unattached",
                 flush=True,
             )
 
@@ -240,7 +243,7 @@ def main() -> None:
         for ranks in (2, 4):
             on_ranks(traffic, ranks)
     if "memory" in chosen:
-        on_ranks(memory, 2)
+        memories(2)
     if "model" in chosen:
         model()
 

@@ -1,7 +1,7 @@
 """Run suites on groups of ranks, all cases of a suite in one group.
 
-    python tests/sharded/ranks.py SUITE WORLD[,WORLD...] [--full]      forks the ranks itself
-    torchrun --nproc-per-node WORLD tests/sharded/ranks.py SUITE       the same suite, one rank per process
+    python tests/sharded/ranks.py [--full] SUITE:WORLD[,WORLD...] ...    forks the ranks itself
+    torchrun --nproc-per-node WORLD tests/sharded/ranks.py SUITE         the same suite, one rank per process
 
 One process imports everything and forks the ranks, so that a group of ranks costs no more than its work. Prints one
 JSON line per group: the suite, its figures, or what failed on which rank. No rank outlives its time.
@@ -74,25 +74,34 @@ def forked(name: str, world: int, full: bool, shared: Path) -> dict:
     return {"suite": name, "world": world, "errors": errors, "figures": None if errors else told[0]["figures"]}
 
 
+def under_torchrun(name: str, full: bool) -> int:
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    folder = Path(tempfile.gettempdir()) / f"riesz-ranks-{os.environ['MASTER_PORT']}"
+    folder.mkdir(exist_ok=True)
+    as_rank(name, rank, world, full, folder)
+    told = json.loads((folder / f"told-{rank}.json").read_text())
+    if rank == 0 or "error" in told:
+        print(told.get("error") or json.dumps(told["figures"], indent=1))
+    return int("error" in told)
+
+
 def main() -> int:
     full = "--full" in sys.argv
-    name, *worlds = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    chosen = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     if "RANK" in os.environ:
-        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        folder = Path(tempfile.gettempdir()) / f"riesz-ranks-{os.environ['MASTER_PORT']}"
-        folder.mkdir(exist_ok=True)
-        as_rank(name, rank, world, full, folder)
-        told = json.loads((folder / f"told-{rank}.json").read_text())
-        if rank == 0 or "error" in told:
-            print(told.get("error") or json.dumps(told["figures"], indent=1))
-        return "error" in told
-    suite(name)  # imported before the forks
-    failed = False
-    with tempfile.TemporaryDirectory() as shared:
-        for world in map(int, worlds[0].split(",")):
-            told = forked(name, world, full, Path(shared))
-            print(json.dumps(told), flush=True)
-            failed |= bool(told["errors"])
+        return under_torchrun(chosen[0], full)
+    pairs = [argument.partition(":") for argument in chosen]
+    for name, _, _ in pairs:
+        suite(name)  # imported before the forks
+    failed = 0
+    for name, _, worlds in pairs:
+        with tempfile.TemporaryDirectory() as shared:
+            for world in map(int, worlds.split(",")):
+                started = time.monotonic()
+                told = forked(name, world, full, Path(shared))
+                told["seconds"] = round(time.monotonic() - started, 1)
+                print(json.dumps(told), flush=True)
+                failed |= bool(told["errors"])
     return failed
 
 
