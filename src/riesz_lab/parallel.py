@@ -51,6 +51,8 @@ def strategy(name: str, processes: int, timeout: float) -> Any:
 def _fully_shard(model: nn.Module, mesh: Any) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
+    # It deals out rows of contiguous weights only; the images may stay channels_last.
+    model = model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return fully_shard(model, mesh=mesh["data_parallel"])
 
 

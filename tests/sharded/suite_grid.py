@@ -63,6 +63,14 @@ def placements(world: int) -> list[tuple[tuple[int, ...], tuple]]:
     return list(dict.fromkeys(found))
 
 
+def _on_grid(values: torch.Tensor) -> torch.Tensor:
+    return (
+        torch.view_as_complex((torch.view_as_real(values) * 4096).round() / 4096)
+        if values.is_complex()
+        else ((values * 4096).round() / 4096)
+    )
+
+
 def dealt_out(whole: torch.Tensor, mesh, places) -> DTensor:
     """A DTensor of these placements; the shards are cut by torch itself."""
     local, generator = whole, torch.Generator().manual_seed(7)
@@ -71,11 +79,11 @@ def dealt_out(whole: torch.Tensor, mesh, places) -> DTensor:
         if isinstance(place, (Shard, _StridedShard)):
             local = place._split_tensor(local, ranks, with_padding=False)[0][here]
         elif isinstance(place, Partial):
-            # Shares that add up to the whole, or average to it.
+            # Shares that add up to the whole, or average to it, exactly: the order of adding them must not matter.
             wide = torch.complex128 if local.is_complex() else torch.float64
-            shares = [torch.randn(local.shape, generator=generator, dtype=wide) for _ in range(ranks - 1)]
-            last = local.to(wide) * (ranks if place.reduce_op == "avg" else 1) - sum(shares, torch.zeros(()))
-            local = [*shares, last][here].to(whole.dtype)
+            shares = [_on_grid(torch.randn(local.shape, generator=generator, dtype=wide)) for _ in range(ranks - 1)]
+            total = _on_grid(local.to(wide)) * (ranks if place.reduce_op == "avg" else 1)
+            local = [*shares, total - sum(shares, torch.zeros(()))][here].to(whole.dtype)
     return DTensor.from_local(
         local.clone(memory_format=torch.contiguous_format),
         mesh,

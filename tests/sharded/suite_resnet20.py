@@ -1,8 +1,9 @@
 """Ten steps of ResNet-20: one process, DDP on 2 ranks, FSDP2 on 2, HSDP on 2 x 2. The same weights.
 
 Batch normalisation sees the same batches everywhere: each step is made of four, and a process takes its share of them,
-one after the other. So nothing differs but who computes what, and in which order gradients are added up. At the higher
-rate that order alone, in one process, moves float32 weights by 0.08: there the comparison is made in float64.
+one after the other. So nothing differs but who computes what, and in which order gradients are added up. That order
+alone, in one process, moves float32 weights by 1e-3 at a rate of 0.01, since a ReLU that was just off is just on. So
+the rate is small in float32, and the comparison at a rate that trains is made in float64.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def run(rank: int, world: int, folder, full: bool) -> dict:
         4: DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("replicas", "shards")),
     }
     found = {}
-    for dtype, rate, limit in ((torch.float32, 0.01, 1e-5), (torch.float64, 0.05, 1e-8)):
+    for dtype, rate, limit in ((torch.float32, 5e-4, 1e-5), (torch.float64, 0.05, 1e-8)):
         wanted = resnet(dtype)
         train(wanted, rate, 0, 1)
         figures = {}
@@ -89,6 +90,6 @@ def run(rank: int, world: int, folder, full: bool) -> dict:
         train(model, rate, rank, 4)
         figures["HSDP 2 x 2"] = difference(model, wanted)
         assert all(value <= limit for value in figures.values()), (dtype, figures)
-        assert difference(wanted, resnet(dtype)) > 1e-2  # they did train
+        assert difference(wanted, resnet(dtype)) > 2 * rate  # they did train
         found[f"{dtype}, rate {rate}"] = figures
     return {"largest difference in weights": found}
