@@ -269,7 +269,7 @@ class Attachment:
         # Plain gradients need no work: a schedule may end with them, and train on for long.
         work = present if self._metric != _PLAIN else [(t, g) for t, g in present if t.metric is not self._live]
         for target, gradient in work:
-            check_writable(gradient, f"the gradient of {target.name!r}")
+            check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
         plain = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
         originals = [gradient.clone() for _, gradient in plain] if self.recording else []
         by_metric: dict[int, list[tuple[Target, Job]]] = {}

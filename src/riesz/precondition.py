@@ -63,10 +63,11 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
     jobs, sharded = [], []
     for index, grad in enumerate(gradients):
         what = "precondition_: grads" if single else f"precondition_: grads[{index}]"
-        check_writable(grad, what)
+        check_gradient(grad, what)
+        axis = Axis.checked(dim, grad)
+        check_writable(grad, what, axis)
         if not tracing and (first := first_place.setdefault(id(grad), index)) != index:
             raise ValueError(f"{what} is the same tensor as grads[{first}]: it would be directed twice")
-        axis = Axis.checked(dim, grad)
         metric.check(tuple(grad.shape), axis)
         if is_dtensor(grad):
             sharded.append((what, grad, axis))
@@ -116,13 +117,14 @@ def check_metric(metric: object) -> None:
         raise TypeError(f"metric must be a riesz metric such as riesz.SobolevTilde(), got {metric!r}{hint}")
 
 
-def check_writable(grad: object, what: str) -> None:
-    """Refuse what cannot be computed on or written in place."""
+def check_writable(grad: object, what: str, axis: Axis) -> None:
+    """Refuse what cannot be computed on along this axis, or not be written in place."""
     check_gradient(grad, what)
     assert isinstance(grad, Tensor)
     if is_dtensor(grad):
         from riesz import sharded
 
+        sharded.check(grad, axis, what)
         grad = sharded.local_of(grad)
     if overlaps(tuple(grad.shape), grad.stride()):
         raise ValueError(

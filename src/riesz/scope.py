@@ -108,7 +108,7 @@ class Scope:
         if reason is None and is_dtensor(parameter):
             from riesz import sharded
 
-            sharded.check(parameter, chosen, name)
+            sharded.check(parameter, chosen, f"parameter {name!r}")
         return Record(name, layer, shape, chosen, reason is None, reason or "")
 
     def _axis_for_all(self, places: list[Place], parameter: Tensor) -> Axis | str:

@@ -41,7 +41,8 @@ class Placing:
     partial: tuple[tuple[int, str], ...]
 
     @classmethod
-    def of(cls, tensor: DTensor, what: str) -> Placing:
+    def of(cls, tensor: DTensor, axis: Axis, what: str) -> Placing:
+        """Read a DTensor's layout, or raise if it cannot be directed along this axis. Nothing is communicated."""
         cuts: list[list[tuple[int, Cut]]] = [[] for _ in tensor.shape]
         partial: list[tuple[int, str]] = []
         for mesh_dim, placement in enumerate(tensor.placements):
@@ -56,7 +57,14 @@ class Placing:
                 cuts[placement.dim].append((mesh_dim, (1, ranks)))
             else:
                 raise _unknown(tensor, what, f"its placement {placement} on mesh dim {mesh_dim} is not understood")
-        return cls(tensor.device_mesh, tuple(tensor.shape), tuple(map(tuple, cuts)), tuple(partial))
+        placing = cls(tensor.device_mesh, tuple(tensor.shape), tuple(map(tuple, cuts)), tuple(partial))
+        if axis.dim is None and placing.cutting(tuple(range(1, tensor.dim()))):
+            raise _unknown(tensor, what, "'rasterized' reads it row by row, and its rows themselves are divided")
+        if tensor.device_mesh.get_coordinate() is not None:
+            here, expected = tuple(tensor._local_tensor.shape), tuple(map(placing.held, range(tensor.dim())))
+            if here != expected:
+                raise _unknown(tensor, what, f"its local part has shape {here} where {expected} is expected")
+        return placing
 
     def cutting(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         """The mesh dims that cut any of these tensor dims, in their order."""
@@ -137,23 +145,15 @@ def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Metric, name: s
         axis, metric, name: of the parameter.
     """
     tensor: DTensor = parameter if gradient is None else gradient
-    what = f"the gradient of {name!r}"
     if tensor.device_mesh.get_coordinate() is None:
         return None
-    placing = Placing.of(tensor, what)
+    placing = Placing.of(tensor, axis, f"the gradient of {name!r}")
     local = None if gradient is None else local_of(gradient)
-    lengths = tuple(placing.held(dim) for dim in range(tensor.dim()))
-    if local is not None and tuple(local.shape) != lengths:
-        raise _unknown(tensor, what, f"its local part has shape {tuple(local.shape)} where {lengths} is expected")
     parts = 2 if tensor.is_complex() else 1
     dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
     directed = 0 if axis.dim is None else axis.dim
     others = tuple(dim for dim in range(tensor.dim()) if dim != directed)
-    if axis.dim is None:
-        _check_rasterized(tensor, placing, others, what)
-        columns = parts
-    else:
-        columns = parts * math.prod(lengths[dim] for dim in others)
+    columns = parts if axis.dim is None else parts * math.prod(map(placing.held, others))
     team, dealt = None, None
     if type(metric) is Centralization:
         dims = placing.cutting(others)
@@ -168,11 +168,9 @@ def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Metric, name: s
     return Part(name, axis, metric, local, dtype, placing, team, dealt, columns, parts)
 
 
-def check(parameter: Any, axis: Axis, name: str) -> None:
-    """Raise if a parameter is laid out in a way that cannot be directed. Nothing is communicated."""
-    placing = Placing.of(parameter, f"parameter {name!r}")
-    if axis.dim is None:
-        _check_rasterized(parameter, placing, tuple(range(1, parameter.dim())), f"parameter {name!r}")
+def check(tensor: Any, axis: Axis, what: str) -> None:
+    """Raise if a DTensor is laid out in a way that cannot be directed along this axis."""
+    Placing.of(tensor, axis, what)
 
 
 def local_of(tensor: Any) -> Tensor:
@@ -188,11 +186,6 @@ def real_view(tensor: Tensor) -> Tensor:
     if not tensor.is_complex():
         return tensor
     return torch.view_as_real(tensor.conj() if tensor.is_conj() else tensor)
-
-
-def _check_rasterized(tensor: DTensor, placing: Placing, others: tuple[int, ...], what: str) -> None:
-    if placing.cutting(others):
-        raise _unknown(tensor, what, "direction 'rasterized' reads it row by row, and its rows themselves are divided")
 
 
 def _unknown(tensor: DTensor, what: str, why: str) -> ValueError:

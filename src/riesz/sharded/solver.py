@@ -168,10 +168,9 @@ def _direct_with_norms_kept_(parts: Sequence[Part], backend: str) -> None:
     """Direct copies in the precision of the computation, so that gradients are rounded once, and rescale them."""
     homes = [part.local for part in parts]
     for part, home in zip(parts, homes, strict=True):
+        part.dtype = wide = compute_dtype(part.dtype)
         if home is not None:
-            wide = compute_dtype(home.dtype)
             part.local = home.to(wide.to_complex() if home.is_complex() else wide, copy=True)
-            part.dtype = wide
     _solve_(parts, backend, permuted=False)
     for part, home, products in zip(parts, homes, _products(parts, homes), strict=True):
         if home is not None and part.local is not None:

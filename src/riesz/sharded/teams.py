@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,12 +19,14 @@ class Team:
         place: where this rank stands in it.
         seats: by rank of the group, its coordinates on those dims.
         device: where the group's collectives work; gradients may live elsewhere (CPU offload).
+        agreed: the digests that were found equal on all ranks; see wire.py.
     """
 
     group: Any
     place: int
     seats: tuple[tuple[int, ...], ...]
     device: torch.device
+    agreed: set[int] = field(default_factory=set)
 
     @property
     def size(self) -> int:
