@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -11,6 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import riesz
 from cases import METRICS, relative_error
@@ -80,6 +83,30 @@ def training_equals_one_process(world: int) -> float:
                 assert momentum.placements == p.placements
                 assert momentum.to_local().shape == p.to_local().shape
     return largest
+
+
+def fully_sharded_and_tensor_parallel(world: int) -> list[str] | None:
+    """Shards interleave: the rank order is not the row order."""
+    if world != 4:
+        return None
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    found = []
+    for metric in (TILDE, riesz.Sobolev(0.1), riesz.ReweightedL2()):
+        torch.manual_seed(0)
+        twin = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 8))
+        model = copy.deepcopy(twin)
+        parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        fully_shard(model, mesh=mesh["data"])
+        for one in (model, twin):
+            optimizer = optimizer_of(one, metric=metric, layers="all")
+            for step in range(3):
+                optimizer.zero_grad()
+                one(torch.randn(5, 6, generator=torch.Generator().manual_seed(step))).square().mean().backward()
+                optimizer.step()
+        assert_alike(model, twin)
+        found = [str(p.placements) for p in model.parameters()]
+    assert any("_StridedShard" in placements for placements in found)
+    return found
 
 
 def diagnostics_are_those_of_one_process(world: int) -> None:
@@ -255,6 +282,7 @@ def schedules_change_the_metric_on_all_ranks(world: int) -> None:
 
 CHECKS = [
     training_equals_one_process,
+    fully_sharded_and_tensor_parallel,
     diagnostics_are_those_of_one_process,
     unrecorded_diagnostics_say_what_to_do,
     a_bad_entry_poisons_the_same_columns_on_all_ranks,
