@@ -132,6 +132,17 @@ def resnet(mesh: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
     return network, torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
 
 
+def wide_convs(mesh: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """Nearly nothing but weights: 16 million of them."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 768, 1, bias=False), *(nn.Conv2d(768, 768, 3, padding=1, bias=False) for _ in range(3))]
+    network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    for layer in layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(network, mesh=mesh)
+    return network, torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+
+
 def backward(network: nn.Module, images: int = 4, side: int = 16) -> None:
     nn.functional.cross_entropy(network(torch.randn(images, 3, side, side)), torch.arange(images)).backward()
 
@@ -156,47 +167,54 @@ def traffic(rank: int, ranks: int) -> None:
             )
 
 
-def memory(name: str, told: Path) -> Callable[[int, int], None]:
+def memory(make: Callable[[Any], Any], name: str, told: Path) -> Callable[[int, int], None]:
     """Optimizer state and peak of a process that trains with this metric; every metric has processes of its own."""
 
     def work(rank: int, ranks: int) -> None:
-        network, optimizer = resnet(init_device_mesh("cpu", (ranks,)))
+        before = _resident()
+        network, optimizer = make(init_device_mesh("cpu", (ranks,)))
         if name in METRICS:
             riesz.attach(optimizer, network, metric=METRICS[name])
         peak = _peak(lambda: _steps(network, optimizer))
         slots = [value for slots in optimizer.state.values() for value in slots.values() if isinstance(value, DTensor)]
         if rank == 0:
             state = sum(value.to_local().numel() * value.itemsize for value in slots)
-            told.write_text(f"{state} {peak}")
+            told.write_text(f"{state} {peak - before}")
 
     return work
 
 
 def memories(ranks: int) -> None:
+    """What training adds to the memory of a process: the interpreter and its libraries are not counted."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told"
-        plain_state = plain_peak = 0
-        for name in ("unattached", *METRICS):
-            peaks = []
-            for _ in range(3):
-                on_ranks(memory(name, told), ranks)
-                state, peak = map(int, told.read_text().split())
-                peaks.append(peak)
-            peak = sorted(peaks)[1]
-            plain_state, plain_peak = plain_state or state, plain_peak or peak
-            print(
-                f"ResNet-56, FSDP2 x {ranks}, {name}: optimizer state {state:,} bytes per rank, "
-                f"{state / plain_state:.3f} x unattached; peak memory {peak / 2**20:.0f} MB (median of 3), "
-                f"{peak / plain_peak:.3f} x unattached",
-                flush=True,
-            )
+        for network, make in (("ResNet-56", resnet), ("768-channel convs", wide_convs)):
+            plain_state = plain_peak = 0
+            for name in ("unattached", *METRICS):
+                peaks = []
+                for _ in range(3):
+                    on_ranks(memory(make, name, told), ranks)
+                    state, peak = map(int, told.read_text().split())
+                    peaks.append(peak)
+                peak = sorted(peaks)[1]
+                plain_state, plain_peak = plain_state or state, plain_peak or peak
+                print(
+                    f"{network}, FSDP2 x {ranks}, {name}: optimizer state {state:,} bytes per rank, "
+                    f"{state / plain_state:.3f} x unattached; peak memory {peak / 2**20:.0f} MB (median of 3), "
+                    f"{peak / plain_peak:.3f} x unattached",
+                    flush=True,
+                )
 
 
 def _steps(network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     for _ in range(3):
         optimizer.zero_grad()
-        backward(network, images=8, side=32)
+        backward(network, images=8, side=8 if isinstance(network, nn.Sequential) else 32)
         optimizer.step()
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _peak(work: Callable[[], None]) -> int:
@@ -204,9 +222,8 @@ def _peak(work: Callable[[], None]) -> int:
     most, done = [0], threading.Event()
 
     def watch() -> None:
-        page = os.sysconf("SC_PAGE_SIZE")
         while not done.is_set():
-            most[0] = max(most[0], int(Path("/proc/self/statm").read_text().split()[1]) * page)
+            most[0] = max(most[0], _resident())
             time.sleep(0.001)
 
     watcher = threading.Thread(target=watch)

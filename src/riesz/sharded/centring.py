@@ -31,8 +31,7 @@ def by_centring(team: Team, parts: Sequence[Part]) -> None:
 def _sums(part: Part) -> Tensor:
     axis, outputs = part.axis, part.placing.held(_dim(part))
     groups = 1 if axis.dim == 0 else axis.groups
-    device = torch.device(part.placing.mesh.device_type) if part.local is None else part.local.device
-    sums_GNP = torch.zeros(groups, outputs, part.parts, dtype=torch.float64, device=device)
+    sums_GNP = torch.zeros(groups, outputs, part.parts, dtype=torch.float64, device=part.device)
     if part.local is None:
         return sums_GNP
     view = _view(part.local)
@@ -41,12 +40,12 @@ def _sums(part: Part) -> Tensor:
     by_row = view.sum(summed, dtype=torch.float64) if summed else view.double()
     if axis.dim == 0:
         return by_row.unsqueeze(0)
-    return sums_GNP.index_add_(0, _group_of_row(part, device), by_row)
+    return sums_GNP.index_add_(0, _group_of_row(part), by_row)
 
 
 def _spread(part: Part, means_GNP: Tensor, dims: int) -> Tensor:
     """The means in the shape in which they are taken off."""
-    means = means_GNP.squeeze(0) if part.axis.dim == 0 else means_GNP[_group_of_row(part, means_GNP.device)]
+    means = means_GNP.squeeze(0) if part.axis.dim == 0 else means_GNP[_group_of_row(part)]
     shape = [1] * dims
     shape[0], shape[-1] = means.shape[0], means.shape[-1]
     if part.axis.dim != 0:
@@ -54,10 +53,10 @@ def _spread(part: Part, means_GNP: Tensor, dims: int) -> Tensor:
     return means.view(shape)
 
 
-def _group_of_row(part: Part, device: torch.device) -> Tensor:
+def _group_of_row(part: Part) -> Tensor:
     """The group that each row of dim 0 belongs to, where groups are blocks of dim 0 and not of the outputs."""
     rows = torch.cat([torch.arange(run.start, run.stop) for run in part.placing.runs(0)] or [torch.arange(0)])
-    return (rows // (part.placing.shape[0] // part.axis.groups)).to(device)
+    return (rows // (part.placing.shape[0] // part.axis.groups)).to(part.device)
 
 
 def _dim(part: Part) -> int:

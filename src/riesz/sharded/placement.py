@@ -90,7 +90,7 @@ class Part:
     Attributes:
         name, axis, metric: of the parameter.
         local: the gradient's own memory on this rank; None where this parameter has no gradient now.
-        dtype: of the gradient, real if it is complex.
+        dtype, device: of the gradient; the dtype is real if it is complex.
         placing: how it is laid out.
         team: the ranks it has to talk to; None if it has all it needs.
         rows: how the directed axis is dealt out to the team; None if this rank has whole columns.
@@ -103,6 +103,7 @@ class Part:
     metric: Metric
     local: Tensor | None
     dtype: torch.dtype
+    device: torch.device
     placing: Placing
     team: Team | None
     rows: Rows | None
@@ -126,9 +127,12 @@ class Part:
         """The rows of all columns, in logical order whatever the strides: every rank must mean the same column."""
         return self._view().reshape(-1, self.columns)
 
-    def write(self, rows_LC: Tensor) -> None:
-        view = self._view()
-        view.copy_(rows_LC.reshape(view.shape))
+    def write(self, rows_LC: Tensor, first: int) -> None:
+        """Put some columns, from the one numbered `first` on, where they were read."""
+        view, all_LC = self._view(), self.read()
+        all_LC[:, first : first + rows_LC.shape[1]] = rows_LC
+        if all_LC.untyped_storage().data_ptr() != view.untyped_storage().data_ptr():
+            view.copy_(all_LC.view(view.shape))  # no view of such strides: a copy was written to
 
     def _view(self) -> Tensor:
         assert self.local is not None
@@ -165,7 +169,7 @@ def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Metric, name: s
         dealt = rows(axis.length(placing.shape), stretch, runs)
         if not dealt.slots:  # groups of a convolution that fall on the ranks as wholes
             team, dealt = None, None
-    return Part(name, axis, metric, local, dtype, placing, team, dealt, columns, parts)
+    return Part(name, axis, metric, local, dtype, tensor._local_tensor.device, placing, team, dealt, columns, parts)
 
 
 def check(tensor: Any, axis: Axis, what: str) -> None:

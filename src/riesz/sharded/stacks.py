@@ -16,34 +16,51 @@ from riesz.sharded.placement import Part
 from riesz.sharded.rows import Rows, Run
 from riesz.sharded.teams import Team
 
-MAX_NUMEL = 1 << 22
+MAX_NUMEL = 1 << 20
 """Entries of a stack: a copy of one, in float64, is all that is held at a time."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """Columns of one part, from the one numbered `first` on."""
+
+    part: Part
+    first: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        return self.part.name
+
+    @property
+    def present(self) -> bool:
+        return self.part.local is not None
 
 
 @dataclass
 class Stack:
-    """Parts of one metric, dtype and division into rows, on one team."""
+    """Columns of one metric, dtype and division into rows, on one team."""
 
     team: Team
     rows: Rows
     metric: Metric
     dtype: torch.dtype
     device: torch.device
-    parts: list[Part] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
 
     @property
     def columns(self) -> int:
-        return sum(part.columns for part in self.parts)
+        return sum(member.columns for member in self.members)
+
+    @property
+    def room(self) -> int:
+        """How many more columns it takes; decided by the rank with the most rows, so that all ranks agree."""
+        return max(1, MAX_NUMEL // max(self.rows.counts)) - self.columns
 
     @property
     def height(self) -> int:
         """The rows of this rank."""
         return self.rows.counts[self.team.place]
-
-    @property
-    def numel(self) -> int:
-        """The most entries that any rank holds."""
-        return self.columns * max(self.rows.counts)
 
     def runs(self) -> Iterator[tuple[Run, int]]:
         """This rank's runs, each with the row of the stack that it begins at."""
@@ -54,37 +71,38 @@ class Stack:
 
     def read(self, dtype: torch.dtype) -> Tensor:
         """A copy of all columns; zeros for a gradient that is not there."""
-        columns = []
-        for part in self.parts:
-            if part.local is None:
-                columns.append(torch.zeros(self.height, part.columns, dtype=dtype, device=self.device))
-            else:
-                columns.append(part.read().to(dtype))
-        return torch.cat(columns, dim=1)
+        columns_LC = torch.zeros(self.height, self.columns, dtype=dtype, device=self.device)
+        for member, own_LC in self._split(columns_LC):
+            if member.present:
+                own_LC.copy_(member.part.read()[:, member.first : member.first + member.columns])
+        return columns_LC
 
     def write(self, columns_LC: Tensor) -> None:
         """Put all columns where they were read."""
-        for part, own_LC in zip(
-            self.parts, torch.split(columns_LC, [part.columns for part in self.parts], 1), strict=True
-        ):
-            if part.local is not None:
-                part.write(own_LC)
+        for member, own_LC in self._split(columns_LC):
+            if member.present:
+                member.part.write(own_LC, member.first)
+
+    def _split(self, columns_LC: Tensor) -> Iterator[tuple[Member, Tensor]]:
+        widths = [member.columns for member in self.members]
+        return zip(self.members, torch.split(columns_LC, widths, dim=1), strict=True)
 
 
 def stacked(parts: Iterable[Part]) -> list[Stack]:
-    """Stacks in the order of their first parts, the same on every rank of a team."""
+    """Stacks in the order of their first columns, the same on every rank of a team."""
     open_stacks: dict[object, Stack] = {}
     out: list[Stack] = []
     for part in parts:
         assert part.team is not None
         assert part.rows is not None
-        device = part.team.device if part.local is None else part.local.device
-        key = (part.team, part.rows, id(part.metric), part.dtype)
-        stack = open_stacks.get(key)
-        if stack is None or (stack.columns + part.columns) * max(part.rows.counts) > MAX_NUMEL:
-            stack = open_stacks[key] = Stack(part.team, part.rows, part.metric, part.dtype, device)
-            out.append(stack)
-        stack.parts.append(part)
-        if part.local is not None:
-            stack.device = device
+        key = (part.team, part.rows, id(part.metric), part.dtype, part.device)
+        first = 0
+        while first < part.columns:
+            stack = open_stacks.get(key)
+            if stack is None or stack.room <= 0:
+                stack = open_stacks[key] = Stack(part.team, part.rows, part.metric, part.dtype, part.device)
+                out.append(stack)
+            columns = min(stack.room, part.columns - first)
+            stack.members.append(Member(part, first, columns))
+            first += columns
     return out

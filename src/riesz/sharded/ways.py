@@ -129,8 +129,8 @@ def _direct_rows_(columns_NC: Tensor, length: int, metric: Metric, backend: str)
 def _direct_permuted_(columns_NC: Tensor, stack: Stack, share: int, backend: str) -> None:
     """Each gradient has an order of its own, so each column has that of the gradient it belongs to."""
     n, first = stack.rows.n, share * stack.team.place
-    orders_NP = torch.stack([permutation(part.name, n, stack.device) for part in stack.parts], dim=1)
-    owners = torch.repeat_interleave(torch.tensor([part.columns for part in stack.parts]))
+    orders_NP = torch.stack([permutation(member.name, n, stack.device) for member in stack.members], dim=1)
+    owners = torch.repeat_interleave(torch.tensor([member.columns for member in stack.members]))
     # What fills up the last shares belongs to nobody and may follow anyone.
     mine = torch.nn.functional.pad(owners, (0, share * stack.team.size - len(owners)))[first : first + share]
     order_GNC = orders_NP[:, mine.to(stack.device)].expand(stack.rows.groups, n, share)
@@ -155,7 +155,7 @@ def _token(stacks: Sequence[Stack]) -> int:
                 stack.rows.n,
                 stack.rows.groups,
                 str(stack.dtype),
-                [(part.columns, part.local is not None) for part in stack.parts],
+                [(member.columns, member.present) for member in stack.members],
             )
             for stack in stacks
         ]
@@ -163,6 +163,6 @@ def _token(stacks: Sequence[Stack]) -> int:
 
 
 def _told(stacks: Sequence[Stack]) -> str:
-    absent = [part.name for stack in stacks for part in stack.parts if part.local is None]
+    absent = {member.name for stack in stacks for member in stack.members if not member.present}
     metrics = sorted({str(stack.metric) for stack in stacks})
-    return f"{', '.join(metrics)}; without a gradient: {', '.join(absent) or 'none'}"
+    return f"{', '.join(metrics)}; without a gradient: {', '.join(sorted(absent)) or 'none'}"
