@@ -55,7 +55,7 @@ def _spread(part: Part, means_GNP: Tensor, dims: int) -> Tensor:
 
 def _group_of_row(part: Part) -> Tensor:
     """The group that each row of dim 0 belongs to, where groups are blocks of dim 0 and not of the outputs."""
-    rows = torch.cat([torch.arange(run.start, run.stop) for run in part.placing.runs(0)] or [torch.arange(0)])
+    rows = torch.cat([torch.arange(run.start, run.stop) for run in part.placing.runs[0]] or [torch.arange(0)])
     return (rows // (part.placing.shape[0] // part.axis.groups)).to(part.device)
 
 

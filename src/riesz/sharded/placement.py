@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor.placement_types import _StridedShard
+from torch.distributed.tensor.placement_types import Placement, _StridedShard
 
 from riesz.axis import Axis, Job
 from riesz.metrics import Centralization, Identity, Metric
@@ -31,56 +32,75 @@ LINEAR = ("sum", "avg")
 """How the parts of a Partial gradient may be reduced."""
 
 
+Cuts = tuple[tuple[tuple[int, Cut], ...], ...]
+"""By tensor dim, the mesh dims that cut it and how."""
+
+
 @dataclass(frozen=True)
 class Placing:
-    """How a tensor is laid out on its mesh: the mesh dims that cut each of its dims, and those it is partial on."""
+    """How a tensor is laid out on its mesh.
+
+    Attributes:
+        mesh, shape: of the tensor.
+        cuts: the mesh dims that cut each of its dims.
+        partial: the mesh dims on which it is a share of a sum, and how the shares are reduced.
+        runs: by tensor dim, the indices that this rank holds; empty if it is not on the mesh.
+    """
 
     mesh: DeviceMesh
     shape: tuple[int, ...]
-    cuts: tuple[tuple[tuple[int, Cut], ...], ...]
+    cuts: Cuts
     partial: tuple[tuple[int, str], ...]
+    runs: tuple[tuple[Run, ...], ...]
 
     @classmethod
     def of(cls, tensor: DTensor, axis: Axis, what: str) -> Placing:
         """Read a DTensor's layout, or raise if it cannot be directed along this axis. Nothing is communicated."""
-        cuts: list[list[tuple[int, Cut]]] = [[] for _ in tensor.shape]
-        partial: list[tuple[int, str]] = []
-        for mesh_dim, placement in enumerate(tensor.placements):
-            ranks = tensor.device_mesh.size(mesh_dim)
-            if ranks == 1 or type(placement) is Replicate:
-                continue
-            if type(placement) is Partial and placement.reduce_op in LINEAR:
-                partial.append((mesh_dim, placement.reduce_op))
-            elif type(placement) is _StridedShard:
-                cuts[placement.dim].append((mesh_dim, (int(placement.split_factor), ranks)))
-            elif type(placement) is Shard:
-                cuts[placement.dim].append((mesh_dim, (1, ranks)))
-            else:
-                raise _unknown(tensor, what, f"its placement {placement} on mesh dim {mesh_dim} is not understood")
-        placing = cls(tensor.device_mesh, tuple(tensor.shape), tuple(map(tuple, cuts)), tuple(partial))
+        mesh, shape = tensor.device_mesh, tuple(tensor.shape)
+        here = mesh.get_coordinate()
+        found = _read(tuple(tensor.placements), tuple(mesh.shape), None if here is None else tuple(here), shape)
+        if isinstance(found, str):
+            raise _unknown(tensor, what, found)
+        placing = cls(mesh, shape, *found)
         if axis.dim is None and placing.cutting(tuple(range(1, tensor.dim()))):
             raise _unknown(tensor, what, "'rasterized' reads it row by row, and its rows themselves are divided")
-        if tensor.device_mesh.get_coordinate() is not None:
-            here, expected = tuple(tensor._local_tensor.shape), tuple(map(placing.held, range(tensor.dim())))
-            if here != expected:
-                raise _unknown(tensor, what, f"its local part has shape {here} where {expected} is expected")
+        local = tuple(tensor._local_tensor.shape)
+        if here is not None and local != (expected := tuple(map(placing.held, range(tensor.dim())))):
+            raise _unknown(tensor, what, f"its local part has shape {local} where {expected} is expected")
         return placing
 
     def cutting(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         """The mesh dims that cut any of these tensor dims, in their order."""
         return tuple(sorted(mesh_dim for dim in dims for mesh_dim, _ in self.cuts[dim]))
 
-    def runs(self, dim: int) -> tuple[Run, ...]:
-        """The indices of a tensor dim that this rank holds."""
-        here = self.mesh.get_coordinate()
-        assert here is not None
-        seat = tuple(here[mesh_dim] for mesh_dim, _ in self.cuts[dim])
-        (runs,) = deal(self.shape[dim], tuple(cut for _, cut in self.cuts[dim]), (seat,))
-        return runs
-
     def held(self, dim: int) -> int:
-        """How many they are."""
-        return sum(run.length for run in self.runs(dim))
+        """How many indices of a tensor dim this rank holds."""
+        return sum(run.length for run in self.runs[dim])
+
+
+@lru_cache(maxsize=4096)
+def _read(
+    placements: tuple[Placement, ...], ranks: tuple[int, ...], here: tuple[int, ...] | None, shape: tuple[int, ...]
+) -> tuple[Cuts, tuple[tuple[int, str], ...], tuple[tuple[Run, ...], ...]] | str:
+    """What placements mean for a tensor on a mesh of so many ranks, seen from one of them; or why they are unknown."""
+    cuts: list[list[tuple[int, Cut]]] = [[] for _ in shape]
+    partial: list[tuple[int, str]] = []
+    for mesh_dim, placement in enumerate(placements):
+        if ranks[mesh_dim] == 1 or type(placement) is Replicate:
+            continue
+        if type(placement) is Partial and placement.reduce_op in LINEAR:
+            partial.append((mesh_dim, placement.reduce_op))
+        elif type(placement) is _StridedShard:
+            cuts[placement.dim].append((mesh_dim, (int(placement.split_factor), ranks[mesh_dim])))
+        elif type(placement) is Shard:
+            cuts[placement.dim].append((mesh_dim, (1, ranks[mesh_dim])))
+        else:
+            return f"its placement {placement} on mesh dim {mesh_dim} is not understood"
+    runs: list[tuple[Run, ...]] = []
+    for length, its_cuts in zip(shape, cuts, strict=True) if here is not None else ():
+        seat = tuple(here[mesh_dim] for mesh_dim, _ in its_cuts) if here is not None else ()
+        runs += deal(length, tuple(cut for _, cut in its_cuts), (seat,))
+    return tuple(map(tuple, cuts)), tuple(partial), tuple(runs)
 
 
 @dataclass

@@ -183,8 +183,8 @@ def _products(parts: Sequence[Part], originals: Sequence[Tensor | None]) -> list
     """|f|^2, |g|^2 and <f, g> of every gradient, over all of its shards."""
     found = []
     for part, f in zip(parts, originals, strict=True):
-        absent = torch.zeros(3, dtype=torch.float64, device=part.device)
-        found.append(absent if f is None else _local_products(f, part))
+        nothing = torch.zeros(3, dtype=torch.float64, device=part.device)
+        found.append(nothing if f is None else _local_products(f, part))
     together: dict[Team, list[int]] = {}
     for index, part in enumerate(parts):
         if dims := part.placing.cutting(tuple(range(len(part.placing.shape)))):

@@ -47,10 +47,14 @@ class Stack:
     dtype: torch.dtype
     device: torch.device
     members: list[Member] = field(default_factory=list)
+    columns: int = 0
 
-    @property
-    def columns(self) -> int:
-        return sum(member.columns for member in self.members)
+    def add(self, part: Part, first: int) -> int:
+        """Take in as many columns of a part as there is room for; returns how many."""
+        columns = min(self.room, part.columns - first)
+        self.members.append(Member(part, first, columns))
+        self.columns += columns
+        return columns
 
     @property
     def room(self) -> int:
@@ -102,7 +106,5 @@ def stacked(parts: Iterable[Part]) -> list[Stack]:
             if stack is None or stack.room <= 0:
                 stack = open_stacks[key] = Stack(part.team, part.rows, part.metric, part.dtype, part.device)
                 out.append(stack)
-            columns = min(stack.room, part.columns - first)
-            stack.members.append(Member(part, first, columns))
-            first += columns
+            first += stack.add(part, first)
     return out
