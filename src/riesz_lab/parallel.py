@@ -120,8 +120,7 @@ def gathered(models: Mapping[str, nn.Module]) -> Iterator[None]:
 
     sharded = [m for model in models.values() for m in model.modules() if isinstance(m, FSDPModule)]
     for module in sharded:
-        module.set_reshard_after_forward(False, recurse=False)
-        module.unshard()
+        module.unshard()  # and so it stays: what is sharded as a whole is not dealt out again after each forward pass
     if sharded:
         for model in models.values():
             for buffer in model.buffers():
@@ -130,7 +129,6 @@ def gathered(models: Mapping[str, nn.Module]) -> Iterator[None]:
         yield
     finally:
         for module in sharded:
-            module.set_reshard_after_forward(True, recurse=False)
             module.reshard()
 
 

@@ -97,6 +97,7 @@ def train(
             # Another process may have completed it while we looked at the data.
             if (result := trial.result()) is not None:
                 return Outcome(trial.path, result, trained=False)
+        stack.enter_context(parallel.losing_contact())
         stop = stack.enter_context(Interrupts())
         fabric = hardware.fabric(config)
         fabric.launch()
@@ -105,8 +106,7 @@ def train(
         run = _Run(config, task, context, fabric, trial, save_every, show, stop)
         stack.enter_context(run.logging(tensorboard))
         stack.callback(show.close)
-        with parallel.losing_contact():
-            result = run.to_the_end()
+        result = run.to_the_end()
     return Outcome(trial.path, result, trained=True)
 
 
