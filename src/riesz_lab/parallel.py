@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from riesz.axis import is_dtensor
 from riesz_lab.errors import LabError
 
 
@@ -78,7 +79,7 @@ def reseat(
 
 
 def is_sharded(models: Mapping[str, nn.Module]) -> bool:
-    return any(_is_dtensor(p) for module in models.values() for p in module.parameters())
+    return any(is_dtensor(p) for module in models.values() for p in module.parameters())
 
 
 def whole(value: Any) -> Any:
@@ -87,12 +88,12 @@ def whole(value: Any) -> Any:
         return {key: whole(item) for key, item in value.items()}
     if isinstance(value, list):
         return [whole(item) for item in value]
-    return value.full_tensor() if _is_dtensor(value) else value
+    return value.full_tensor() if is_dtensor(value) else value
 
 
 def alike(value: Tensor, model: Any) -> Tensor:
     """A whole tensor, dealt out as `model` is. Every process has all of it: nothing is sent."""
-    if not _is_dtensor(model):
+    if not is_dtensor(model):
         return value
     from torch.distributed.tensor import distribute_tensor
 
@@ -116,26 +117,22 @@ def optimizer_state(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> 
 @contextmanager
 def gathered(models: Mapping[str, nn.Module]) -> Iterator[None]:
     """Within this context, every process has the whole models, with the buffers of the first: each may run alone."""
+    if not is_sharded(models):
+        yield
+        return
     from torch.distributed.fsdp import FSDPModule
 
     sharded = [m for model in models.values() for m in model.modules() if isinstance(m, FSDPModule)]
     for module in sharded:
         module.unshard()  # and so it stays: what is sharded as a whole is not dealt out again after each forward pass
-    if sharded:
-        for model in models.values():
-            for buffer in model.buffers():
-                dist.broadcast(buffer, src=0)
+    for model in models.values():
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
     try:
         yield
     finally:
         for module in sharded:
             module.reshard()
-
-
-def _is_dtensor(value: object) -> bool:
-    from torch.distributed.tensor import DTensor
-
-    return isinstance(value, DTensor)
 
 
 # -- when one fails --------------------------------------------------------------------------------------------------
