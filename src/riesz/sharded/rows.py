@@ -61,6 +61,12 @@ class Rows:
         """The most runs of a divided group that any rank holds."""
         return max(len(self.divided(rank)) for rank in range(len(self.runs)))
 
+    @cached_property
+    def shared(self) -> dict[int, int]:
+        """The groups that are divided among ranks, numbered in their order."""
+        divided = {self.group(run) for rank in range(len(self.runs)) for run in self.divided(rank)}
+        return {group: number for number, group in enumerate(sorted(divided))}
+
     def group(self, run: Run) -> int:
         return run.start // self.n
 

@@ -66,9 +66,13 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
         _direct_with_norms_kept_(parts, backend)
     else:
         _solve_(parts, backend, permuted=control == "permuted")
-    products = _products(parts, originals) if recording else []
+    products = iter(_products(parts, originals) if recording else ())
     partial.share_out(parts)
-    return [told for told, part in zip(products, parts, strict=False) if part.local is not None]
+    if not recording:
+        return []
+    # A rank that is not on the mesh of a gradient has nothing to tell of it.
+    told = [torch.zeros(3, dtype=torch.float64) if part is None else next(products) for part in opened]
+    return [one for one, item in zip(told, items, strict=True) if item.gradient is not None]
 
 
 def _solve_(parts: Sequence[Part], backend: str, permuted: bool) -> None:
@@ -89,7 +93,7 @@ def _solve_(parts: Sequence[Part], backend: str, permuted: bool) -> None:
         if way == "centring":
             by_centring(team, work)
         elif way == "reduction":
-            _in_turns(work, lambda stack: 8 * stack.columns * stack.rows.groups, team, by_reduction, backend)
+            _in_turns(work, lambda stack: 8 * stack.columns * len(stack.rows.shared), team, by_reduction, backend)
         elif way == "sums":
             _in_turns(work, _gathered, team, by_sums, backend)
         else:

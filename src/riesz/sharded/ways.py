@@ -26,18 +26,21 @@ def by_reduction(team: Team, stacks: Sequence[Stack], backend: str) -> None:
     sums = []
     for stack in stacks:
         columns_LC = stack.read(torch.float64)
-        sums_GC = columns_LC.new_zeros(stack.rows.groups, stack.columns)
+        sums_GC = columns_LC.new_zeros(len(stack.rows.shared), stack.columns)
         for run, start in stack.runs():
-            sums_GC[stack.rows.group(run)] += columns_LC[start : start + run.length].sum(0)
+            if run.length < stack.rows.n:
+                sums_GC[stack.rows.shared[stack.rows.group(run)]] += columns_LC[start : start + run.length].sum(0)
         sums.append(sums_GC)
     totals = wire.all_reduce(team, _token(stacks), sums, _told(stacks))
     for stack, totals_GC in zip(stacks, totals, strict=True):
         metric = stack.metric
         assert isinstance(metric, ReweightedL2)
-        columns_LC = stack.read(torch.float64).mul_(float(metric.scale + metric.blend))
+        columns_LC = stack.read(torch.float64)
         weight = float(metric.scale * metric.lam) / stack.rows.n
         for run, start in stack.runs():
-            columns_LC[start : start + run.length] += totals_GC[stack.rows.group(run)] * weight
+            own_LC, number = columns_LC[start : start + run.length], stack.rows.shared.get(stack.rows.group(run))
+            total_C = own_LC.sum(0) if number is None else totals_GC[number]
+            own_LC.mul_(float(metric.scale + metric.blend)).add_(total_C * weight)
         stack.write(columns_LC)
 
 
