@@ -208,7 +208,7 @@ def _refuse_flattened(place: Place, parameter: Tensor) -> None:
         raise ValueError(
             f"parameter {place.name!r} of {type(place.module).__name__} has shape {tuple(parameter.shape)} where "
             f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be told apart. Use "
-            "DistributedDataParallel, or attach to an optimizer of whole parameters"
+            "DistributedDataParallel, or FSDP2 (fully_shard)"
         )
 
 
