@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -146,10 +147,11 @@ def losing_contact() -> Iterator[None]:
     except RuntimeError as error:
         if not _is_about_others(error):
             raise
-        first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+        # Without the source line it begins with, up to where it starts to explain itself.
+        said = re.sub(r"^\[\S+\]\s*", "", str(error).strip()).splitlines()[:1] or [type(error).__name__]
         raise LabError(
             f"another process of this job failed or is gone, and this one ({_me()}) cannot go on without it "
-            f"({first_line}). What was saved is whole: run the same command to continue"
+            f"({said[0].split('. ')[0][:160]}). What was saved is whole: run the same command to continue"
         ) from None
 
 

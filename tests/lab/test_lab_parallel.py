@@ -1,10 +1,12 @@
 """Trials under torchrun: ddp and fsdp2 train what one process does; a killed process ends the job, and it goes on."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -64,7 +66,25 @@ def one_process(tmp_path_factory):
     return weights_below(folder)
 
 
-def test_a_killed_process_ends_the_job_in_words_and_one_process_goes_on(tmp_path, one_process):
+def test_a_killed_process_ends_the_others_in_words_and_one_goes_on(tmp_path, capsys):
+    script = str(Path(__file__).parent / "losing_a_rank.py")
+    done = subprocess.run(
+        [sys.executable, script, str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    with capsys.disabled():
+        print(f"\ntwo processes, one killed: {told}")
+    # Two processes, by either strategy, and one that goes on from what two have saved: the weights of one.
+    assert max(told[name] for name in ("ddp", "fsdp2", "continued on one")) <= 1e-5
+    assert told["statuses"] == [1, -signal.SIGKILL]
+    assert told["seconds"] < 30  # its timeout
+    assert told["said"].startswith("another process of this job failed or is gone, and this one (rank 0)")
+    assert told["said"].endswith("What was saved is whole: run the same command to continue")
+
+
+@pytest.mark.slow
+def test_torchrun_ends_with_one_message_when_a_process_is_killed(tmp_path, one_process):
     job = torchrun(2, "train", "demo", *SETTINGS, "--strategy", "fsdp2", "--timeout", 30, "--runs", tmp_path)
     latest = time.monotonic() + PATIENCE
     while len(saved := [p for f in tmp_path.glob("*/*/checkpoints") for p in checkpoint.found(f)]) < 2:
