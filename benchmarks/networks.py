@@ -27,15 +27,26 @@ def vgg16() -> list[Shape]:
 
 
 def resnet50() -> list[Shape]:
+    return _bottlenecks((3, 4, 6, 3), widening=1)
+
+
+def _bottlenecks(blocks: tuple[int, ...], widening: int) -> list[Shape]:
     shapes: list[Shape] = [(64, 3, 7, 7)]
     width = 64
-    for middle, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for block in range(blocks):
-            shapes += [(middle, width, 1, 1), (middle, middle, 3, 3), (4 * middle, middle, 1, 1)]
+    for stage, count in enumerate(blocks):
+        out = 256 << stage
+        middle = widening * out // 4
+        for block in range(count):
+            shapes += [(middle, width, 1, 1), (middle, middle, 3, 3), (out, middle, 1, 1)]
             if block == 0:
-                shapes.append((4 * middle, width, 1, 1))
-            width = 4 * middle
+                shapes.append((out, width, 1, 1))
+            width = out
     return shapes
+
+
+def wide_resnet152() -> list[Shape]:
+    """ResNet-152 with its inner convolutions twice as wide: 172 million conv weights."""
+    return _bottlenecks((3, 8, 36, 3), widening=2)
 
 
 def unet() -> list[Shape]:

@@ -7,6 +7,7 @@ import os
 # Some virtual machines announce AMX and forbid it: bfloat16 products would end the process. Before torch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+import json
 import textwrap
 from collections import defaultdict
 
@@ -45,6 +46,15 @@ def trainer_differences() -> dict[str, float]:
     return _trainers
 
 
+_sharded: dict[str, dict[str, object]] = {}
+
+
+@pytest.fixture(scope="session")
+def sharded_figures() -> dict[str, dict[str, object]]:
+    """What groups of ranks found, by suite and number of ranks."""
+    return _sharded
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _driven:
         terminalreporter.section("optimizers driven: Identity bit-equal to plain, ReweightedL2 to directing by hand")
@@ -54,6 +64,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("largest difference in weights to a hand-written loop")
         for name, difference in _trainers.items():
             terminalreporter.write_line(f"{name:<50} {difference:.1e}")
+    if _sharded:
+        terminalreporter.section("several ranks against one process")
+        for name, figures in _sharded.items():
+            terminalreporter.write_line(f"{name}: {json.dumps(figures)}")
     if not _largest:
         return
     write = terminalreporter.write_line

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import types
 
 import pytest
 import torch
@@ -208,15 +206,6 @@ def test_an_inference_tensor_is_refused():
         grad = torch.ones(4, 3)
     with pytest.raises(ValueError, match="inference tensor"):
         riesz.precondition_(grad, riesz.Sobolev())
-
-
-def test_a_dtensor_is_refused(monkeypatch):
-    class DTensor(torch.Tensor):
-        placements = ("Shard(0)",)
-
-    monkeypatch.setitem(sys.modules, "torch.distributed.tensor", types.SimpleNamespace(DTensor=DTensor))
-    with pytest.raises(TypeError, match="is a DTensor with placements"):
-        riesz.precondition_(torch.ones(4, 3).as_subclass(DTensor), riesz.Sobolev())
 
 
 @pytest.mark.parametrize("strength", [1e-30, 1e-10, 1e10, 1e30])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from riesz import control as controls
 from riesz import diagnostics
-from riesz.axis import Job
+from riesz.axis import Job, is_dtensor
 from riesz.backends import Planned
 from riesz.hooks import hook_tables, is_nested
 from riesz.metrics import Identity, Metric
@@ -129,6 +129,11 @@ class Attachment:
         if fn is not None and not callable(fn):
             raise TypeError(f"schedule: fn must be a function of the step or None, got {fn!r}")
         self._schedule = fn
+        if fn is not None:
+            # At once: a distributed checkpoint loads only what the optimizer already has a place for.
+            group = self.optimizer.param_groups[0]
+            group.setdefault(STEP_KEY, 0)
+            group.setdefault(SCHEDULED_KEY, str(self._metric))
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
@@ -272,22 +277,47 @@ class Attachment:
         # Plain gradients need no work: a schedule may end with them, and train on for long.
         work = present if self._metric != _PLAIN else [(t, g) for t, g in present if t.metric is not self._live]
         for target, gradient in work:
-            check_writable(gradient, f"the gradient of {target.name!r}")
-        originals = [gradient.clone() for _, gradient in present] if self.recording else None
+            check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
+        plain = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
+        originals = [gradient.clone() for _, gradient in plain] if self.recording else []
         by_metric: dict[int, list[tuple[Target, Job]]] = {}
         for target, gradient in work:
-            by_metric.setdefault(id(target.metric), []).append((target, Job.open(gradient, target.axis)))
+            if not is_dtensor(gradient):
+                by_metric.setdefault(id(target.metric), []).append((target, Job.open(gradient, target.axis)))
         for jobs in by_metric.values():
             self._apply(jobs, jobs[0][0].metric)
-        directed = [gradient for _, gradient in present]
+        recorded = [diagnostics.products_of(f, g) for f, (_, g) in zip(originals, plain, strict=False)]
+        sharded = [(target, gradient) for target, gradient in present if is_dtensor(gradient)]
+        recorded += self._direct_sharded(sharded)
+        seen = plain + sharded
+        directed = [gradient for _, gradient in seen]
         self._show_overflow(directed)
-        self._trace = diagnostics.Trace.of([target for target, _ in present], directed, originals)
+        self._trace = diagnostics.Trace.of([t for t, _ in seen], directed, recorded if self.recording else None)
+
+    def _direct_sharded(self, present: list[tuple[Target, Tensor]]) -> list[Tensor]:
+        """Direct the DTensors among the gradients; returns what diagnostics need of them while recording."""
+        here = {id(target): gradient for target, gradient in present}
+        # Those without a gradient count too: every rank must expect the same, and tell if another has one.
+        targets = [t for t in self._plan.targets if is_dtensor(t.parameter) or id(t) in here]
+        if self._metric == _PLAIN and not self.recording:
+            targets = [t for t in targets if t.metric is not self._live]
+        if not targets:
+            return []
+        from riesz import sharded
+
+        items = [sharded.Item(t.name, t.parameter, here.get(id(t)), t.axis, t.metric) for t in targets]
+        return sharded.direct_(items, self._backend, self._control, self.recording)
 
     def _show_overflow(self, directed: list[Tensor]) -> None:
         """Tell a gradient scaler of infinities that directing made: a fused step was checked before it."""
         found = getattr(self.optimizer, "found_inf", None)
         if isinstance(found, Tensor) and directed:
-            finite = torch.stack([torch.isfinite(g).all().to(found.device) for g in directed]).all()
+            flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
+            if sharded_gradients := [g for g in directed if is_dtensor(g)]:
+                from riesz import sharded
+
+                flags.append(sharded.all_finite(sharded_gradients))
+            finite = torch.stack([flag.to(found.device) for flag in flags]).all()
             found.copy_(torch.maximum(found, (~finite).to(found.dtype)))
 
     def _directed_again(self) -> bool:
@@ -307,7 +337,7 @@ class Attachment:
         if not self._planned.direct_(gradients, self._metric):
             return False
         self._show_overflow(gradients)
-        self._trace = diagnostics.Trace.of(targets, gradients, None)
+        self._trace = diagnostics.Trace.of_plain(targets, gradients)
         return True
 
     def _apply(self, work: list[tuple[Target, Job]], metric: Metric) -> None:

@@ -38,14 +38,10 @@ def check_gradient(value: object, what: str) -> None:
         raise ValueError(f"{what} is a 0-d tensor: there is no axis to direct; allowed: one dim or more")
 
 
-def refuse_dtensor(tensor: Tensor, what: str) -> None:
-    """Sharded tensors need communication along the directed axis, which nothing here does."""
+def is_dtensor(tensor: object) -> bool:
+    """Whether it is a DTensor, whose values may be on several ranks: `riesz.sharded` is for those."""
     distributed = sys.modules.get("torch.distributed.tensor")  # whoever has a DTensor has imported it
-    if distributed is not None and isinstance(tensor, distributed.DTensor):
-        raise TypeError(
-            f"{what} is a DTensor with placements {tensor.placements}: sharded weights are not supported; use "
-            "DistributedDataParallel, or direct tensor.to_local() where the directed axis is whole"
-        )
+    return distributed is not None and isinstance(tensor, distributed.DTensor)
 
 
 @lru_cache(maxsize=4096)

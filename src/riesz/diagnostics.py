@@ -14,7 +14,7 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from riesz.axis import Axis, Job
+from riesz.axis import Axis, Job, is_dtensor
 from riesz.control import Control, permutation
 from riesz.metrics import Centralization, Metric
 from riesz.plan import Target
@@ -24,6 +24,15 @@ MOST_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still told."""
 
 _version = attrgetter("_version")
+
+
+def _written(gradient: Tensor) -> int:
+    """How often a gradient was written to. A DTensor is written through its local part."""
+    if not is_dtensor(gradient):
+        return gradient._version
+    from riesz import sharded
+
+    return sharded.local_of(gradient)._version
 
 
 @dataclass(frozen=True)
@@ -37,12 +46,16 @@ class Trace:
 
     def left(self, gradient: Tensor) -> bool:
         """Whether the gradient is one that the step directed, and no one wrote to it since."""
-        return (id(gradient), gradient._version) in zip(self.identities, self.versions, strict=True)
+        return (id(gradient), _written(gradient)) in zip(self.identities, self.versions, strict=True)
 
     @classmethod
-    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], originals: Sequence[Tensor] | None) -> Trace:
-        products = None if originals is None else [_products(f, g) for f, g in zip(originals, directed, strict=True)]
-        return cls(targets, list(map(id, directed)), list(map(_version, directed)), products)
+    def of_plain(cls, targets: Sequence[Target], directed: Sequence[Tensor]) -> Trace:
+        """The trace of plain tensors, at the price of two lists."""
+        return cls(targets, list(map(id, directed)), list(map(_version, directed)), None)
+
+    @classmethod
+    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> Trace:
+        return cls(targets, list(map(id, directed)), list(map(_written, directed)), recorded)
 
 
 def diagnose(trace: Trace, live: Metric, metric: Metric, control: Control) -> Diagnoses:
@@ -74,7 +87,7 @@ def diagnose(trace: Trace, live: Metric, metric: Metric, control: Control) -> Di
     return Diagnoses(told, tuple(notes))
 
 
-def _products(f: Tensor, g: Tensor) -> Tensor:
+def products_of(f: Tensor, g: Tensor) -> Tensor:
     """|f|^2, |g|^2 and <f, g>, left on the device."""
     wide = torch.complex128 if g.is_complex() else torch.float64
     flat_f, flat_g = f.to(wide).flatten(), g.to(wide).flatten()
@@ -85,8 +98,10 @@ def _recovered(target: Target, metric: Metric, seen: tuple[int, int], control: C
     g = target.parameter.grad
     if g is None:
         return "its gradient is gone (zero_grad)"
-    if (id(g), g._version) != seen:
+    if (id(g), _written(g)) != seen:
         return "its gradient was changed after the step directed it"
+    if is_dtensor(g):
+        return "it is a DTensor, and what other ranks hold of it is not asked for here"
     if isinstance(metric, Centralization):
         return "a projection cannot be undone"
     symbol_F = metric.symbol(target.axis.length(tuple(g.shape)))
@@ -96,7 +111,7 @@ def _recovered(target: Target, metric: Metric, seen: tuple[int, int], control: C
     f = _undirected(wide, target.name, target.axis, metric, shuffled=control == "permuted")
     if control == "norm":
         f *= wide.norm() / f.norm()
-    return _products(f, wide)
+    return products_of(f, wide)
 
 
 def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, shuffled: bool) -> Tensor:

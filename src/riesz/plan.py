@@ -129,5 +129,5 @@ def _nothing_matched(records: list[Record]) -> NothingToDirectError:
     return NothingToDirectError(
         f"nothing to direct among the optimizer's {len(records)} parameters:\n{told}{more}\n"
         "Pass the model the optimizer trains, layers='all' or a predicate. Flattened parameters (FSDP1, ZeRO) cannot "
-        "be directed: use DistributedDataParallel, which keeps them whole"
+        "be directed: use DistributedDataParallel, or FSDP2 (fully_shard), which keep their shapes"
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from riesz import backends
-from riesz.axis import Axis, Job, check_gradient, overlaps, refuse_dtensor
+from riesz.axis import Axis, Job, check_gradient, is_dtensor, overlaps
 from riesz.metrics import Metric
 
 Grads = TypeVar("Grads", bound=Sequence[Tensor])
@@ -28,7 +28,8 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
     """Replace gradients by their gradients under `metric`, in place.
 
     `f <- A f` along `dim`, column by column. Shapes, dtypes, devices and memory formats may be mixed; equal ones are
-    computed together. Either all gradients are fit and are directed, or none is touched.
+    computed together. Either all gradients are fit and are directed, or none is touched. DTensors are directed as the
+    whole tensors they stand for: then every rank must make the same call.
 
     Args:
         grads: a tensor, or a list or tuple of tensors.
@@ -59,17 +60,23 @@ def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto
     if type(dim) is int and not tracing and key in _planned and _planned[key].direct_(gradients, metric):
         return grads
     first_place: dict[int, int] = {}
-    jobs = []
+    jobs, sharded = [], []
     for index, grad in enumerate(gradients):
         what = "precondition_: grads" if single else f"precondition_: grads[{index}]"
-        check_writable(grad, what)
+        check_gradient(grad, what)
+        axis = Axis.checked(dim, grad)
+        check_writable(grad, what, axis)
         if not tracing and (first := first_place.setdefault(id(grad), index)) != index:
             raise ValueError(f"{what} is the same tensor as grads[{first}]: it would be directed twice")
-        axis = Axis.checked(dim, grad)
         metric.check(tuple(grad.shape), axis)
-        jobs.append(Job.open(grad, axis))
+        if is_dtensor(grad):
+            sharded.append((what, grad, axis))
+        else:
+            jobs.append(Job.open(grad, axis))
     direct_(jobs, metric, backend)
-    if not tracing:
+    if sharded:
+        _direct_sharded_(sharded, metric, backend)
+    elif not tracing:
         if len(_planned) >= MAX_PLANNED:
             _planned.clear()
         _planned[key] = backends.Planned()
@@ -94,6 +101,15 @@ def direct_(jobs: Sequence[Job], metric: Metric, backend: str) -> None:
         chosen.direct_(its_jobs, metric)
 
 
+def _direct_sharded_(gradients: Sequence[tuple[str, Any, Axis]], metric: Metric, backend: str) -> None:
+    from riesz import untraced
+    from riesz.sharded import Item
+    from riesz.sharded import direct_ as direct_sharded_
+
+    items = [Item(what, gradient, gradient, axis, metric) for what, gradient, axis in gradients]
+    untraced.run(lambda: direct_sharded_(items, backend))
+
+
 def check_metric(metric: object) -> None:
     if not isinstance(metric, Metric):
         hint = f"; did you mean {metric.__name__}()?" if isinstance(metric, type) and issubclass(metric, Metric) else ""
@@ -101,10 +117,15 @@ def check_metric(metric: object) -> None:
         raise TypeError(f"metric must be a riesz metric such as riesz.SobolevTilde(), got {metric!r}{hint}")
 
 
-def check_writable(grad: object, what: str) -> None:
-    """Refuse what cannot be computed on or written in place."""
+def check_writable(grad: object, what: str, axis: Axis) -> None:
+    """Refuse what cannot be computed on along this axis, or not be written in place."""
     check_gradient(grad, what)
     assert isinstance(grad, Tensor)
+    if is_dtensor(grad):
+        from riesz import sharded
+
+        sharded.check(grad, axis, what)
+        grad = sharded.local_of(grad)
     if overlaps(tuple(grad.shape), grad.stride()):
         raise ValueError(
             f"{what} of shape {tuple(grad.shape)} is expanded or overlaps itself (strides {grad.stride()}): several "
@@ -112,4 +133,3 @@ def check_writable(grad: object, what: str) -> None:
         )
     if not torch.compiler.is_compiling() and grad.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(f"{what} is an inference tensor and cannot be written in place here; clone it first")
-    refuse_dtensor(grad, what)

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
-from riesz.axis import Axis, refuse_dtensor
+from riesz.axis import Axis, is_dtensor
 from riesz.metrics import Metric
 from riesz.report import Record
 
@@ -100,12 +100,15 @@ class Scope:
         layer = type(places[0].module).__name__ if places and places[0].module is not None else ""
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             return Record(name, layer, (), None, False, _uninitialised(self.layers, name, places))
-        refuse_dtensor(parameter, f"parameter {name!r}")
         shape = tuple(parameter.shape)
         chosen = self._axis_for_all(places, parameter)
         if isinstance(chosen, str):
             return Record(name, layer, shape, None, False, chosen)
         reason = "empty" if parameter.numel() == 0 else metric.unfit(shape, chosen)
+        if reason is None and is_dtensor(parameter):
+            from riesz import sharded
+
+            sharded.check(parameter, chosen, f"parameter {name!r}")
         return Record(name, layer, shape, chosen, reason is None, reason or "")
 
     def _axis_for_all(self, places: list[Place], parameter: Tensor) -> Axis | str:
@@ -205,7 +208,7 @@ def _refuse_flattened(place: Place, parameter: Tensor) -> None:
         raise ValueError(
             f"parameter {place.name!r} of {type(place.module).__name__} has shape {tuple(parameter.shape)} where "
             f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be told apart. Use "
-            "DistributedDataParallel, or attach to an optimizer of whole parameters"
+            "DistributedDataParallel, or FSDP2 (fully_shard)"
         )
 
 

@@ -20,17 +20,19 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from riesz_lab import atomic
+from riesz_lab import atomic, parallel
 from riesz_lab.errors import BadFileError
 
 KEPT = 2
 
 
-def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str, Any]) -> None:
-    """Write the checkpoint of this step, then drop all but the newest."""
+def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str, Any], write: bool = True) -> None:
+    """Write the checkpoint of this step, then drop all but the newest. Without `write`, only help to pack."""
+    weights = pack(models)
+    if not write:
+        return
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    weights = pack(models)
 
     def fill(target: Path) -> None:
         # As bytes: a full disk is then one plain OSError, not one kind of error per library.
@@ -77,9 +79,12 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def pack(models: dict[str, nn.Module]) -> bytes:
-    """Weights and buffers of all models in one safetensors file; names are prefixed if there are several."""
+    """Weights and buffers of all models in one safetensors file; names are prefixed if there are several.
+
+    Sharded models are put together: then every process must call it.
+    """
     tensors = {
-        _key(models, model, name): tensor.detach().cpu().contiguous()
+        _key(models, model, name): parallel.whole(tensor.detach()).cpu().contiguous()
         for model, module in models.items()
         for name, tensor in module.state_dict().items()
     }
@@ -89,12 +94,13 @@ def pack(models: dict[str, nn.Module]) -> bytes:
 def unpack(models: dict[str, nn.Module], weights: dict[str, Tensor]) -> None:
     """Put loaded weights into the models, in place: their memory format stays."""
     for model, module in models.items():
-        wanted = {name: _key(models, model, name) for name in module.state_dict()}
+        present = module.state_dict()
+        wanted = {name: _key(models, model, name) for name in present}
         missing = [key for key in wanted.values() if key not in weights]
         if missing:
             raise BadFileError(f"the weights lack {missing[0]!r} of the model: they belong to another one")
         try:
-            module.load_state_dict({name: weights[key] for name, key in wanted.items()})
+            module.load_state_dict({name: parallel.alike(weights[key], present[name]) for name, key in wanted.items()})
         except RuntimeError as error:
             raise BadFileError(f"the weights do not fit the model: {_first_line(error)}") from None
 

@@ -69,10 +69,10 @@ def _run(command: str, arguments: list[str]) -> int:
     try:
         return int(import_module(f"riesz_lab.commands.{command}").run(arguments))
     except StoppedError as error:
-        print(f"riesz: {error}", file=sys.stderr)
+        _say(error)
         return 143
     except LabError as error:
-        print(f"riesz: {error}", file=sys.stderr)
+        _say(error)
         return 1
     except KeyboardInterrupt:
         print("riesz: interrupted", file=sys.stderr)
@@ -81,6 +81,16 @@ def _run(command: str, arguments: list[str]) -> int:
         # `riesz recipes | head`: whoever read has read enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _say(error: Exception) -> None:
+    """Print an error; of several processes that say the same, one does."""
+    if "WORLD_SIZE" in os.environ:
+        from riesz_lab import parallel
+
+        if not parallel.is_news(str(error)):
+            return
+    print(f"riesz: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from riesz_lab import environment
+from riesz_lab import environment, parallel
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 
@@ -21,9 +21,11 @@ class Hardware:
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto takes a GPU if there is one."""
     devices: int = 1
-    """How many devices; each takes its share of every batch."""
-    strategy: Literal["auto", "ddp"] = "auto"
-    """ddp for several devices."""
+    """How many devices; each takes its share of every batch. Under torchrun, as many as it starts processes."""
+    strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
+    """ddp gives every process the whole model, fsdp2 deals it out to them; auto is ddp for several processes."""
+    timeout: float = 600.0
+    """Seconds after which a process gives up waiting for the others."""
 
     def resolved(self) -> str:
         """What "auto" stands for on this machine."""
@@ -42,8 +44,14 @@ class Hardware:
             raise ConfigError(f"devices={self.devices} with cuda: this machine has {torch.cuda.device_count()}")
         if kind == "mps" and not torch.backends.mps.is_available():
             raise ConfigError("accelerator='mps' is not available on this machine; allowed: cpu")
-        if self.devices > config.batch_size:
-            raise ConfigError(f"devices={self.devices} cannot share a batch of {config.batch_size} images")
+        if not 0 < self.timeout < float("inf"):
+            raise ConfigError(f"timeout={self.timeout} cannot be; allowed: above 0")
+        if parallel.under_torchrun() and self.devices not in (1, parallel.processes_here(self.devices)):
+            raise ConfigError(
+                f"devices={self.devices} where torchrun started {parallel.processes_here(1)} processes; leave it out"
+            )
+        if (world := parallel.processes_here(self.devices) * parallel.machines()) > config.batch_size:
+            raise ConfigError(f"devices={world} cannot share a batch of {config.batch_size} images")
         if config.precision == "16-mixed" and kind == "cpu":
             raise ConfigError("precision='16-mixed' needs a GPU; allowed on a CPU: '32', 'bf16-mixed'")
         if config.precision == "bf16-mixed" and kind == "cpu" and (why := environment.bf16_trouble()):
@@ -58,8 +66,9 @@ class Hardware:
 
             return Fabric(
                 accelerator=self.resolved(),
-                devices=self.devices,
-                strategy="ddp" if self.devices > 1 else self.strategy,
+                devices=(processes := parallel.processes_here(self.devices)),
+                num_nodes=parallel.machines(),
+                strategy=parallel.strategy(self.strategy, processes, self.timeout),
                 precision="32-true" if config.precision == "32" else config.precision,
             )
 

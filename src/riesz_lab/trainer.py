@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from riesz_lab import checkpoint, environment, models, optimizers, progress, randomness, tasks
+from riesz_lab import checkpoint, environment, models, optimizers, parallel, progress, randomness, tasks
 from riesz_lab.config import Config
 from riesz_lab.data import data_folder
 from riesz_lab.errors import BadFileError, LabError, StoppedError
@@ -97,6 +97,7 @@ def train(
             # Another process may have completed it while we looked at the data.
             if (result := trial.result()) is not None:
                 return Outcome(trial.path, result, trained=False)
+        stack.enter_context(parallel.losing_contact())
         stop = stack.enter_context(Interrupts())
         fabric = hardware.fabric(config)
         fabric.launch()
@@ -135,9 +136,12 @@ class _Run:
             self.total = min(self.total, config.max_steps)
         self.saved_at = time.monotonic()
         randomness.seed_all(randomness.derived("training", config.order, fabric.global_rank))
+        before = parallel.named(self.modules)
         for name, model in self.modules.items():
             compiled = torch.compile(model) if config.compile else model
             task.models[name] = fabric.setup_module(compiled)
+        parallel.reseat(task.optimizers.values(), before, self.modules)
+        self.sharded = parallel.is_sharded(self.modules)
         self.optimizers = {name: fabric.setup_optimizers(optimizer) for name, optimizer in task.optimizers.items()}
 
     def to_the_end(self) -> dict[str, Any]:
@@ -208,11 +212,12 @@ class _Run:
             model.eval()
         scores: dict[str, float] = {}
         started = time.monotonic()
-        for found in self.task.evaluate():
-            # Alone only: several processes may have different numbers of batches here, and would not agree.
-            if self.context.world == 1:
-                self._stop_if_asked()
-            scores = found or scores
+        # Several processes may have different numbers of batches here, so each has all it needs.
+        with parallel.gathered(self.modules):
+            for found in self.task.evaluate():
+                if self.context.world == 1:
+                    self._stop_if_asked()
+                scores = found or scores
         self.timing["eval_seconds"] = round(time.monotonic() - started, 3)
         return scores
 
@@ -256,9 +261,10 @@ class _Run:
         }
         if status == "diverged":
             self.state.history.append(self._row({}))
+        weights = checkpoint.pack(self.modules) if self.main or self.sharded else b""
         if self.main:
             self.trial.write_history(self.state.history)
-            self.trial.finish(checkpoint.pack(self.modules), result)
+            self.trial.finish(weights, result)
         self.fabric.barrier()
         return result
 
@@ -266,7 +272,11 @@ class _Run:
 
     def _save_if_due(self) -> None:
         self._stop_if_asked()
-        if time.monotonic() - self.saved_at >= self.save_every:
+        due = time.monotonic() - self.saved_at >= self.save_every
+        if self.sharded and self.save_every > 0:
+            # All of them save, or none: their clocks must agree, and asking at each step would cost more than a step.
+            due = self.state.step % CHECK_EVERY == 0 and self._any(due)
+        if due:
             self._save()
 
     def _stop_if_asked(self) -> None:
@@ -288,7 +298,7 @@ class _Run:
 
     def _save(self) -> None:
         self.saved_at = time.monotonic()
-        if not self.main:
+        if not self.main and not self.sharded:
             return
         state = {
             "config": self.config.id,
@@ -297,11 +307,11 @@ class _Run:
             "batch": self.state.batch,
             "history": self.state.history,
             "meters": self.task.meters.state(),
-            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.task.optimizers.items()},
+            "optimizers": {name: parallel.whole(o.state_dict()) for name, o in self.task.optimizers.items()},
             "precision": self.fabric.strategy.precision.state_dict(),
             "randomness": randomness.state(),
         }
-        checkpoint.save(self.trial.checkpoints, self.state.step, self.modules, state)
+        checkpoint.save(self.trial.checkpoints, self.state.step, self.modules, state, write=self.main)
 
     def _resume(self) -> None:
         """Take up the newest checkpoint that can be read; without one, start from the beginning."""
@@ -325,7 +335,7 @@ class _Run:
         try:
             checkpoint.unpack(self.modules, weights)
             for name, optimizer in self.task.optimizers.items():
-                optimizer.load_state_dict(state["optimizers"][name])
+                optimizer.load_state_dict(parallel.optimizer_state(optimizer, state["optimizers"][name]))
             self.fabric.strategy.precision.load_state_dict(state["precision"])
             self.task.meters.restore(state["meters"])
             if self.main:

@@ -1,0 +1,88 @@
+"""DistributedDataParallel on several ranks: buckets, accumulation, uneven inputs. Plain tensors cost no collective."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.join import Join
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.nn.parallel import DistributedDataParallel
+
+import riesz
+from cases import relative_error
+from training import loss_of, network
+
+METRIC = riesz.SobolevTilde(lam=0.2)
+
+
+def trained(model: nn.Module, steps, micro_batches) -> nn.Module:
+    """Plain training: what one process does with the average over `micro_batches` batches per step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    riesz.attach(optimizer, model, metric=METRIC)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for batch in micro_batches(step):
+            (loss_of(model, batch) / len(micro_batches(step))).backward()
+        optimizer.step()
+    return model
+
+
+def without_norm() -> nn.Module:
+    """Batch statistics differ between ranks, and evaluation mode takes them out of the comparison."""
+    model = network()
+    model[1].eval()
+    return model
+
+
+def buckets_and_accumulation(rank: int, world: int) -> float:
+    largest = 0.0
+    for bucket_view in (False, True):
+        for static_graph in (False, True):
+            model = without_norm()
+            wrapped = DistributedDataParallel(model, gradient_as_bucket_view=bucket_view, static_graph=static_graph)
+            optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+            riesz.attach(optimizer, wrapped, metric=METRIC)
+            for step in range(3):
+                optimizer.zero_grad()
+                for part in range(2):
+                    last = part == 1
+                    with contextlib.nullcontext() if last or static_graph else wrapped.no_sync():
+                        (loss_of(wrapped, 100 * step + 10 * part + rank) / 2).backward()
+                with CommDebugMode() as counted:
+                    optimizer.step()
+                assert counted.get_total_counts() == 0
+            twin = trained(without_norm(), 3, lambda s: [100 * s + 10 * p + r for p in range(2) for r in range(world)])
+            for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+                largest = max(largest, relative_error(a.detach(), b.detach()))
+    assert largest <= 1e-5, largest
+    return largest
+
+
+def ranks_that_run_out_of_batches_join(rank: int, world: int) -> int:
+    """With Join, ranks have different numbers of steps; a collective of ours would wait for those that are done."""
+    model = without_norm()
+    wrapped = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    riesz.attach(optimizer, wrapped, metric=METRIC)
+    steps = 2 + rank
+    with Join([wrapped]):
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss_of(wrapped, 10 * step + rank).backward()
+            optimizer.step()
+    weights = [p.detach().clone() for p in model.parameters()]
+    for weight in weights:
+        dist.broadcast(weight, src=world - 1)
+    # Join leaves all ranks with the weights of the last one to finish.
+    assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
+    return steps
+
+
+def run(rank: int, world: int, folder, full: bool) -> dict:
+    return {
+        "DDP against one process": buckets_and_accumulation(rank, world),
+        "steps under Join on this rank": ranks_that_run_out_of_batches_join(rank, world),
+    }
