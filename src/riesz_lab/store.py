@@ -46,6 +46,10 @@ class StoredTrial:
         """One row per epoch and session."""
         return self._rows("timing.jsonl")
 
+    def updates(self) -> list[dict[str, Any]]:
+        """One row per epoch: what it did to each conv weight; empty for trials of before it was measured."""
+        return self._rows("updates.jsonl")
+
     def _rows(self, name: str) -> list[dict[str, Any]]:
         file = self.path / name
         if not file.exists():

@@ -26,6 +26,7 @@ from riesz_lab.hardware import Hardware, is_main_process
 from riesz_lab.interrupts import Interrupts
 from riesz_lab.tasks import Context, Task
 from riesz_lab.trial import Trial
+from riesz_lab.updates import Watch
 
 CHECK_EVERY = 100
 """Steps between two looks at the loss: at fixed steps, so that a divergent trial always ends at the same one."""
@@ -129,6 +130,7 @@ class _Run:
         self.modules = dict(task.models)
         """The models before they are wrapped: what is saved."""
         self.log: Any = None
+        self.watch = Watch(self.modules, task.attachments)
         self.state = State()
         self.total = config.epochs * task.steps_per_epoch
         if config.max_steps is not None:
@@ -162,8 +164,11 @@ class _Run:
             attachment.enabled = self.config.smooth_epochs is None or state.epoch < self.config.smooth_epochs
         steps = min(task.steps_per_epoch - state.batch, self.total - state.step)
         batches = task.batches(state.epoch, state.batch)
+        if state.batch == 0:
+            self.watch.begin()
         watch = _Stopwatch()
-        for _ in range(steps):
+        for left in range(steps, 0, -1):
+            self.watch.last_step(left == 1)
             self._step(next(batches))
             state.step += 1
             state.batch += 1
@@ -227,6 +232,8 @@ class _Run:
             self.trial.write_history(self.state.history)
             self.timing["peak_memory_mb"] = environment.peak_memory_mb()
             self.trial.add_timing({"epoch": row["epoch"], **self.timing})
+            if (updates := self.watch.end()) is not None:
+                self.trial.add_updates({"epoch": row["epoch"], "layers": updates})
         if self.log is not None:
             for name, value in row.items():
                 if isinstance(value, float):
@@ -300,6 +307,7 @@ class _Run:
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.task.optimizers.items()},
             "precision": self.fabric.strategy.precision.state_dict(),
             "randomness": randomness.state(),
+            "watch": self.watch.state(),
         }
         checkpoint.save(self.trial.checkpoints, self.state.step, self.modules, state)
 
@@ -320,6 +328,7 @@ class _Run:
         if self.main:
             # What was written after the checkpoint is computed again.
             self.trial.write_history(self.state.history)
+            self.trial.keep_updates(self.state.epoch)
 
     def _restore(self, path: Path, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         try:
@@ -328,6 +337,7 @@ class _Run:
                 optimizer.load_state_dict(state["optimizers"][name])
             self.fabric.strategy.precision.load_state_dict(state["precision"])
             self.task.meters.restore(state["meters"])
+            self.watch.restore(state.get("watch", {}))
             if self.main:
                 randomness.restore(state["randomness"])
             self.state = State(int(state["step"]), int(state["epoch"]), int(state["batch"]), list(state["history"]))

@@ -4,6 +4,7 @@
         config.json           the settings; the id is their hash
         environment.json      where it ran: one entry per session
         history.jsonl         one line per epoch
+        updates.jsonl         one line per epoch: what it did to each conv weight (see `updates`)
         timing.jsonl          seconds, images/s and memory per epoch: what two equal trials may differ in
         checkpoints/          the state while it runs, gone once it is finished
         weights.safetensors   the final weights
@@ -43,6 +44,7 @@ class Trial:
         self.weights_file = self.path / "weights.safetensors"
         self.history_file = self.path / "history.jsonl"
         self.timing_file = self.path / "timing.jsonl"
+        self.updates_file = self.path / "updates.jsonl"
 
     @contextmanager
     def open(self) -> Iterator[Trial]:
@@ -80,11 +82,24 @@ class Trial:
         atomic.write_bytes(self.history_file, lines.encode())
 
     def add_timing(self, row: dict[str, Any]) -> None:
-        try:
-            with open(self.timing_file, "a") as file:
-                file.write(json.dumps(row) + "\n")
-        except OSError as error:
-            raise atomic.cannot_write(self.timing_file, error) from error
+        _append(self.timing_file, row)
+
+    def add_updates(self, row: dict[str, Any]) -> None:
+        _append(self.updates_file, row)
+
+    def keep_updates(self, epochs: int) -> None:
+        """Drop what was written after the first so many epochs: it is computed again."""
+        if not self.updates_file.exists():
+            return
+        kept = b""
+        for line in self.updates_file.read_bytes().splitlines(keepends=True):
+            try:
+                if json.loads(line)["epoch"] > epochs:
+                    continue
+            except (ValueError, KeyError, TypeError):  # torn by a kill
+                continue
+            kept += line
+        atomic.write_bytes(self.updates_file, kept)
 
     def add_session(self, environment: dict[str, Any]) -> None:
         """Record where this session runs, if it differs from the last one."""
@@ -115,6 +130,14 @@ class Trial:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.result_file.exists():
             atomic.remove_directory(self.checkpoints)
+
+
+def _append(file: Path, row: dict[str, Any]) -> None:
+    try:
+        with open(file, "a") as opened:
+            opened.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise atomic.cannot_write(file, error) from error
 
 
 def read_json(path: Path) -> Any:

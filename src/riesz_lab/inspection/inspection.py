@@ -11,7 +11,7 @@ from torch import Tensor
 
 from riesz_lab.inspection.reading import read_tensors
 from riesz_lab.inspection.regularity import FEWEST, Array, Regularity, regularity
-from riesz_lab.statistics import holm
+from riesz_lab.statistics import adjusted
 
 Layers = Literal["conv", "all"]
 DIRECTIONS = ("output", "input")
@@ -59,8 +59,8 @@ class Inspection:
     def ordered(self, direction: str) -> list[str]:
         """Layers whose neighbours are more alike than in random order, at 5% over all layers (Holm)."""
         found = self.along(direction)
-        adjusted = holm([regular.p for _, regular in found])
-        return [layer.name for (layer, _), p in zip(found, adjusted, strict=True) if p < 0.05]
+        ps = adjusted([regular.p for _, regular in found])
+        return [layer.name for (layer, _), p in zip(found, ps, strict=True) if p is not None and p < 0.05]
 
     def shared(self, direction: str) -> list[str]:
         """Layers whose filters have something in common whatever their order: the level's interval lies above 0."""
