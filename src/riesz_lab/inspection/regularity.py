@@ -19,6 +19,7 @@ Everything follows from the n x n matrices of products, so that an order costs n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,19 +64,30 @@ class Regularity:
     spectrum_band_2F: Array
 
 
+def correlation_curve(weight_NCK: Array, order: Callable[[int], NDArray[np.int64]] | None = None) -> Array | None:
+    """curve(d) alone, d = 1..n-1, for filters along the first axis; `order` gives n filters another order.
+
+    Returns:
+        None where `regularity` has none.
+    """
+    examined = _examined(weight_NCK)
+    if examined is None or not _varies(unit_NCK := _unit(examined)):
+        return None
+    if order is not None:
+        unit_NCK = unit_NCK[order(len(unit_NCK))]
+    return _curve(unit_NCK.reshape(1, len(unit_NCK), -1))[0]
+
+
 def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     """The regularity of filters along the first axis; clusters are along the second.
 
     Returns:
         None where there are fewer than `FEWEST` filters or numbers in each, or not two filters vary.
     """
-    weight_NCK = np.asarray(weight_NCK[:MOST], dtype=np.float64)
-    n = len(weight_NCK)
-    if n < FEWEST or weight_NCK[0].size < FEWEST or not np.isfinite(weight_NCK).all():
+    examined = _examined(weight_NCK)
+    if examined is None or not _varies(unit_NCK := _unit(examined)):
         return None
-    unit_NCK = _unit(weight_NCK)
-    if np.count_nonzero(np.abs(unit_NCK).sum((1, 2))) < 2:
-        return None
+    weight_NCK, n = examined, len(examined)
     flat_NM = unit_NCK.reshape(n, -1)
     alike_NN = flat_NM @ flat_NM.T
     clusters_CNK = unit_NCK.transpose(1, 0, 2)
@@ -102,6 +114,16 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     )
 
 
+def _examined(weight_NCK: Array) -> Array | None:
+    weight_NCK = np.asarray(weight_NCK[:MOST], dtype=np.float64)
+    long_enough = len(weight_NCK) >= FEWEST and weight_NCK[0].size >= FEWEST
+    return weight_NCK if long_enough and np.isfinite(weight_NCK).all() else None
+
+
+def _varies(unit_NCK: Array) -> bool:
+    return int(np.count_nonzero(np.abs(unit_NCK).sum((1, 2)))) >= 2
+
+
 def _unit(weight_NCK: Array) -> Array:
     """Each filter without its mean and with norm 1, so that products are correlations; constant ones are 0."""
     centred = weight_NCK - weight_NCK.mean((1, 2), keepdims=True)
@@ -120,6 +142,8 @@ def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
     sums_CD = np.fft.irfft(power_CF, size, axis=1)[:, 1:n]
     share_CD = sums_CD / pairs_D
     share_C = sums_CD.sum(1) / pairs_D.sum()
+    if count == 1:
+        return share_CD[0], np.zeros(n - 1), float(share_C[0]), 0.0
     spread = 1.96 * np.sqrt(count)
     return (
         share_CD.sum(0),

@@ -67,6 +67,7 @@ class Panel:
         image: drawn instead of series.
         log_x, log_y: logarithmic axes.
         zero: whether a line marks zero.
+        sideways: labels down the side and numbers along the bottom, for names that are long.
     """
 
     title: str = ""
@@ -77,6 +78,7 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     zero: bool = False
+    sideways: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

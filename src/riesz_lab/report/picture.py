@@ -57,6 +57,9 @@ def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
         axis.set(xlabel=panel.image.columns, ylabel=panel.image.rows)
         return
     bars = [series for series in panel.series if series.kind == "bars"]
+    if panel.sideways:
+        _sideways(axis, panel)
+        return
     for series in panel.series:
         _series(axis, series, bars)
     if panel.zero:
@@ -70,6 +73,21 @@ def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
         axis.tick_params(axis="x", rotation=30)
         for label in axis.get_xticklabels():
             label.set_horizontalalignment("right")
+
+
+def _sideways(axis: Any, panel: Panel) -> None:
+    for series in panel.series:
+        y = _floats(series.y)
+        errors = None
+        if series.low is not None and series.high is not None:
+            errors = np.nan_to_num(np.stack([y - _floats(series.low), _floats(series.high) - y])).clip(0)
+        marker, color = MARKERS[series.dash % len(MARKERS)], PALETTE[series.color % len(PALETTE)]
+        axis.errorbar(y, list(series.x), xerr=errors, fmt=marker, color=color, markersize=4, capsize=2, label=series.name)
+    if panel.zero:
+        axis.axvline(0, color="#888888", linewidth=0.6)
+    axis.invert_yaxis()
+    axis.set(xlabel=panel.y)
+    axis.tick_params(axis="y", labelsize=7)
 
 
 def _series(axis: Any, series: Series, bars: list[Series]) -> None:

@@ -26,7 +26,21 @@ def plot(panel: Panel) -> dict[str, Any]:
         layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": {"width": 1}}]
     if any(series.kind == "bars" for series in panel.series):
         layout["barmode"] = "group"
-    return {"data": traces, "layout": layout}
+    return _turned(traces, layout) if panel.sideways else {"data": traces, "layout": layout}
+
+
+def _turned(traces: list[dict[str, Any]], layout: dict[str, Any]) -> dict[str, Any]:
+    """The same with x and y exchanged, and the first label on top."""
+    layout["xaxis"], layout["yaxis"] = layout["yaxis"], {**layout["xaxis"], "autorange": "reversed"}
+    for shape in layout.get("shapes", ()):
+        shape.update({"xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1})
+    turned = []
+    for trace in traces:
+        hover = trace["hovertemplate"].replace("%{x}: %{y}", "%{y}: %{x}")
+        new = {**trace, "x": trace["y"], "y": trace["x"], "hovertemplate": hover}
+        new["error_x"] = new.pop("error_y")
+        turned.append(new)
+    return {"data": turned, "layout": layout}
 
 
 def _trace(series: Series) -> dict[str, Any]:

@@ -78,8 +78,8 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
             last is honest; the best is for comparison with papers that report it.
     """
     complete = {trial.config.id: trial for trial in store.trials if trial.result is not None}
-    task = task_class(sweep.arms[0].config.task)
     found = {arm.label: _complete(sweep.configs(arm), complete) for arm in sweep.arms}
+    score, higher_is_better = _score(sweep, [trial for trials in found.values() for trial in trials.values()])
     scores = {
         label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in trials.items()}
         for label, trials in found.items()
@@ -90,8 +90,8 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
                 _keyed(scores[arm.baseline]),
                 _keyed(scores[arm.label]),
                 margin=sweep.margin,
-                higher_is_better=task.higher_is_better,
-                percent=is_percent(task.score),
+                higher_is_better=higher_is_better,
+                percent=is_percent(score),
                 collapsed=sweep.collapsed,
             )
             for arm in sweep.arms
@@ -102,11 +102,20 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
         arm.label: Row(arm, found[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
     }
-    return Table(sweep, which, task.score, rows)
+    return Table(sweep, which, score, rows)
 
 
 def is_percent(score: str) -> bool:
-    return not score.endswith(("fid", "loss", "distance"))
+    return score.endswith(("accuracy", "miou"))
+
+
+def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
+    """The score's name and whether more of it is better: as the trials say, for a task may have several."""
+    task = task_class(sweep.arms[0].config.task)
+    for trial in trials:
+        if trial.result is not None:
+            return str(trial.result["score"]), bool(trial.result.get("higher_is_better", task.higher_is_better))
+    return task.score, task.higher_is_better
 
 
 def _complete(configs: list[Config], complete: dict[str, StoredTrial]) -> dict[Key, StoredTrial]:
