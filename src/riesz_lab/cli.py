@@ -25,6 +25,7 @@ NEEDED = {
     "rich": "rich",
     "safetensors": "safetensors",
     "scipy": "scipy",
+    "torchmetrics": "torchmetrics",
     "tyro": "tyro",
 }
 
