@@ -115,7 +115,7 @@ def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
     for trial in trials:
         if trial.result is not None:
             return str(trial.result["score"]), bool(trial.result.get("higher_is_better", task.higher_is_better))
-    return task.score, task.higher_is_better
+    return getattr(task, "score", "score"), task.higher_is_better
 
 
 def _complete(configs: list[Config], complete: dict[str, StoredTrial]) -> dict[Key, StoredTrial]:

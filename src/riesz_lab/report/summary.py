@@ -1,0 +1,142 @@
+"""The conclusions: a sentence and a row per comparison."""
+
+from __future__ import annotations
+
+import statistics
+
+from riesz_lab.report.content import Cell, Finding, Section, Table
+from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.figures import FIGURES
+from riesz_lab.report.gather import scale
+from riesz_lab.statistics import Comparison
+from riesz_lab.sweeps import Table as Result
+
+HEAD = (
+    "method", "compared with", "trials", "score", "standard deviation", "best epoch", "difference", "95% interval", "p",
+    "p, Holm", "better / equal / worse", "error reduced %", "variance ratio (p)", "collapsed", "verdict",
+)  # fmt: skip
+
+
+def summary(evidence: Evidence) -> Section:
+    findings = []
+    for result in evidence.tables:
+        config = next(iter(result.rows.values())).arm.config
+        for label, found in result.comparisons.items():
+            if found.trials:
+                baseline = result.rows[label].arm.baseline
+                subject = f"{label} against {baseline} ({result.sweep.name}: {scale(config)})"
+                findings.append(Finding(found.verdict, subject, found.sentence + "."))
+    overview = FIGURES["overview"].make(evidence)
+    return Section(
+        name="summary",
+        title="Summary",
+        text=(
+            "One sentence per comparison, of the score after the last epoch. Trials are paired by seed: the same"
+            " initial weights, the same order of the data. p-values are corrected for the number of comparisons in"
+            " their table (Holm). Learning rates are those of the recipe for all methods unless they were tuned, and"
+            " a metric changes the length of the step, so a difference here may be one of step length: see the"
+            " controls.",
+        )
+        if findings
+        else (),
+        findings=findings,
+        blocks=[overview] if overview else [],
+        missing=() if findings else ("No method and its baseline share a seed, so there is nothing to compare yet.",),
+    )
+
+
+def comparisons(evidence: Evidence, which_best: dict[str, Result]) -> Section:
+    """A table per sweep, with all that the statistics hold."""
+    blocks = []
+    for result in evidence.tables:
+        rows = [_row(result, label, which_best.get(result.sweep.name)) for label in result.rows]
+        blocks.append(
+            Table(
+                caption=f"{result.sweep.name}: {result.sweep.about}",
+                head=HEAD,
+                rows=rows,
+                numbers=frozenset((2, 3, 4, 5, 6, 8, 9, 11)),
+                note=_note(result),
+            )
+        )
+    return Section(
+        name="comparisons",
+        title="Comparisons in full",
+        text=(
+            "Score: mean over trials of the last epoch; the best epoch is chosen by looking at the test set and is"
+            " shown for comparison with papers that report it. Difference: mean over pairs, method less baseline.",
+        ),
+        blocks=blocks,
+        missing=_unfinished(evidence),
+    )
+
+
+def _row(result: Result, label: str, best: Result | None) -> list[Cell | str]:
+    row = result.rows[label]
+    times, digits = (100.0, 2) if result.percent else (1.0, 4)
+    scores = [score for score in row.scores.values() if score is not None]
+    bests = [] if best is None else [score for score in best.rows[label].scores.values() if score is not None]
+    wanted = f" of {row.wanted}" if len(row.trials) < row.wanted else ""
+    cells: list[Cell | str] = [
+        label,
+        row.arm.baseline or "",
+        Cell(f"{len(row.trials)}{wanted}", len(row.trials)),
+        number(times * statistics.fmean(scores), digits) if scores else "",
+        number(times * statistics.stdev(scores), digits) if len(scores) > 1 else "",
+        number(times * statistics.fmean(bests), digits) if bests else "",
+    ]
+    return cells + (_statistics(row.comparison, times) if row.comparison else [""] * (len(HEAD) - len(cells)))
+
+
+def _statistics(found: Comparison, times: float) -> list[Cell | str]:
+    if not found.n:
+        return [""] * 7 + [_collapsed(found), found.verdict]
+    low_high = "" if found.interval is None else " to ".join(f"{times * end:+.3g}" for end in found.interval)
+    ratio = "" if found.variance_ratio is None else f"{found.variance_ratio:.2g}"
+    if ratio and found.p_variance is not None:
+        ratio += f" ({found.p_variance:.2g})"
+    return [
+        Cell(f"{times * found.difference:+.3g}", found.difference),
+        low_high,
+        p_value(found.p),
+        p_value(found.p_holm),
+        f"{found.wins} / {found.ties} / {found.losses}",
+        "" if found.error_reduced is None else Cell(f"{found.error_reduced:+.1f}", found.error_reduced),
+        ratio,
+        _collapsed(found),
+        found.verdict,
+    ]
+
+
+def _collapsed(found: Comparison) -> str:
+    return f"{found.collapsed[1]} (baseline {found.collapsed[0]}) of {found.trials}" if any(found.collapsed) else ""
+
+
+def _note(result: Result) -> str:
+    config = next(iter(result.rows.values())).arm.config
+    margin = f"{100 * result.sweep.margin:g} points" if result.percent else f"{result.sweep.margin:g}"
+    told = f"{scale(config)}. Score: {result.score.replace('_', ' ')}{' in %' if result.percent else ''}."
+    return f"{told} Differences up to {margin} are taken not to matter."
+
+
+def _unfinished(evidence: Evidence) -> list[str]:
+    told = []
+    for result in evidence.tables:
+        lacking = {label: row.wanted - len(row.trials) for label, row in result.rows.items()}
+        lacking = {label: count for label, count in lacking.items() if count > 0}
+        if lacking:
+            arms = ", ".join(f"{label} ({count})" for label, count in list(lacking.items())[:8])
+            more = f" and {len(lacking) - 8} more" if len(lacking) > 8 else ""
+            told.append(
+                f"{result.sweep.name}: {sum(lacking.values())} trials are not complete: {arms}{more}."
+                f" Run: riesz sweep {result.sweep.name}"
+            )
+    return told
+
+
+def number(value: float, digits: int) -> Cell:
+    return Cell(f"{value:.{digits}f}", value)
+
+
+def p_value(p: float | None) -> Cell | str:
+    return "" if p is None else Cell("< 0.0001" if p < 1e-4 else f"{p:.2g}", p)
