@@ -13,6 +13,8 @@ import numpy as np
 from riesz_lab.errors import BadFileError
 from riesz_lab.report.content import Cell, Section, Table
 from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.figure import Figure
+from riesz_lab.report.figures.speed import speed as draw_speed
 from riesz_lab.report.figures.spectra import mean_frequency, setting
 from riesz_lab.report.gather import method, scale
 from riesz_lab.report.published import published
@@ -82,7 +84,8 @@ def speed(evidence: Evidence) -> Section:
                         number(ratio, 2) if ratio is not None else "",
                     ]
                 )
-    blocks = []
+    figure = draw_speed(evidence)
+    blocks: list[Figure | Table] = [figure] if figure else []
     if rows:
         blocks.append(
             Table(

@@ -51,13 +51,26 @@ class Finding:
 
     Attributes:
         verdict: in two words, such as "better" or "no evidence".
-        subject: what was compared, and at what scale.
+        subject: what was compared.
         sentence: the conclusion, with its figures.
+        group: what it belongs to; findings of one group stand together.
+        scale: at what scale the group was run.
     """
 
     verdict: str
     subject: str
     sentence: str
+    group: str = ""
+    scale: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Findings under one heading."""
+
+    title: str
+    about: str
+    findings: Sequence[Finding]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +94,14 @@ class Section:
     blocks: Sequence[Figure | Table] = ()
     missing: Sequence[str] = ()
     folded: bool = False
+
+    def groups(self) -> list[Group]:
+        """The findings, group by group."""
+        heads = dict.fromkeys((finding.group, finding.scale) for finding in self.findings)
+        return [
+            Group(*head, [finding for finding in self.findings if (finding.group, finding.scale) == head])
+            for head in heads
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
+import markupsafe
 
 from riesz._version import __version__
 from riesz_lab.report import plotting
@@ -37,6 +38,7 @@ def html(page: Page) -> str:
         "color": lambda series: PALETTE[series.color % len(PALETTE)],
         "dashes": _dashes,
         "described": _described,
+        "height": _height,
         "plotly": lambda panel: _json(plotting.plot(panel)),
         "path": lambda link: quote(link, safe="/.-_~"),
     }
@@ -71,6 +73,14 @@ def _described(panel: Panel, figure: Figure) -> str:
     axes = f"{panel.y} against {panel.x}" if panel.y and panel.x else ""
     shown = ". ".join(filter(None, (figure.title, panel.title, axes, kind)))
     return f"{shown}. Arrow keys walk along the points." if panel.image is None else f"{shown}."
+
+
+def _height(panel: Panel) -> markupsafe.Markup:
+    """A line of its own for every label down the side."""
+    if not panel.sideways:
+        return markupsafe.Markup()
+    labels = len({label for series in panel.series for label in series.x})
+    return markupsafe.Markup(f' style="height:{80 + 30 * max(labels, 2)}px"')
 
 
 def _dashes(series: Series) -> str:

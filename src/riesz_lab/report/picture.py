@@ -85,6 +85,8 @@ def _sideways(axis: Any, panel: Panel) -> None:
         axis.errorbar(y, list(series.x), xerr=errors, fmt=marker, color=color, markersize=4, capsize=2, label=series.name)
     if panel.zero:
         axis.axvline(0, color="#888888", linewidth=0.6)
+    if panel.log_y:
+        axis.set_xscale("log")
     axis.invert_yaxis()
     axis.set(xlabel=panel.y)
     axis.tick_params(axis="y", labelsize=7)

@@ -74,7 +74,7 @@ def _lead(evidence: Evidence) -> list[str]:
 def _figure_sections(evidence: Evidence) -> list[Section]:
     sections = []
     for name, entry in FIGURES.items():
-        if name in ("overview", "spectra"):
+        if name in ("overview", "spectra", "speed"):
             continue  # shown where they are spoken of
         figure = entry.make(evidence)
         number = f"Figure {entry.number}: " if entry.number else ""

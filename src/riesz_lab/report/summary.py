@@ -12,8 +12,8 @@ from riesz_lab.statistics import Comparison
 from riesz_lab.sweeps import Table as Result
 
 HEAD = (
-    "method", "compared with", "trials", "score", "standard deviation", "best epoch", "difference", "95% interval", "p",
-    "p, Holm", "better / equal / worse", "error reduced %", "variance ratio (p)", "collapsed", "verdict",
+    "method", "verdict", "trials", "score", "sd", "difference", "95% interval", "p", "p, Holm", "won / tied / lost",
+    "error reduced %", "best epoch", "variance ratio (p)", "collapsed", "compared with",
 )  # fmt: skip
 
 
@@ -24,8 +24,9 @@ def summary(evidence: Evidence) -> Section:
         for label, found in result.comparisons.items():
             if found.trials:
                 baseline = result.rows[label].arm.baseline
-                subject = f"{label} against {baseline} ({result.sweep.name}: {scale(config)})"
-                findings.append(Finding(found.verdict, subject, found.sentence + "."))
+                subject = f"{label} against {baseline}"
+                told = Finding(found.verdict, subject, f"{found.sentence}.", result.sweep.name, scale(config))
+                findings.append(told)
     overview = FIGURES["overview"].make(evidence)
     return Section(
         name="summary",
@@ -55,7 +56,7 @@ def comparisons(evidence: Evidence, which_best: dict[str, Result]) -> Section:
                 caption=f"{result.sweep.name}: {result.sweep.about}",
                 head=HEAD,
                 rows=rows,
-                numbers=frozenset((2, 3, 4, 5, 6, 8, 9, 11)),
+                numbers=frozenset((2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
                 note=_note(result),
             )
         )
@@ -77,24 +78,23 @@ def _row(result: Result, label: str, best: Result | None) -> list[Cell | str]:
     scores = [score for score in row.scores.values() if score is not None]
     bests = [] if best is None else [score for score in best.rows[label].scores.values() if score is not None]
     wanted = f" of {row.wanted}" if len(row.trials) < row.wanted else ""
-    cells: list[Cell | str] = [
+    found = row.comparison
+    return [
         label,
-        row.arm.baseline or "",
+        found.verdict if found else "baseline",
         Cell(f"{len(row.trials)}{wanted}", len(row.trials)),
         number(times * statistics.fmean(scores), digits) if scores else "",
         number(times * statistics.stdev(scores), digits) if len(scores) > 1 else "",
+        *(_differences(found, times) if found and found.n else [""] * 6),
         number(times * statistics.fmean(bests), digits) if bests else "",
+        _variances(found) if found else "",
+        _collapsed(found) if found else "",
+        row.arm.baseline or "",
     ]
-    return cells + (_statistics(row.comparison, times) if row.comparison else [""] * (len(HEAD) - len(cells)))
 
 
-def _statistics(found: Comparison, times: float) -> list[Cell | str]:
-    if not found.n:
-        return [""] * 7 + [_collapsed(found), found.verdict]
+def _differences(found: Comparison, times: float) -> list[Cell | str]:
     low_high = "" if found.interval is None else " to ".join(f"{times * end:+.3g}" for end in found.interval)
-    ratio = "" if found.variance_ratio is None else f"{found.variance_ratio:.2g}"
-    if ratio and found.p_variance is not None:
-        ratio += f" ({found.p_variance:.2g})"
     return [
         Cell(f"{times * found.difference:+.3g}", found.difference),
         low_high,
@@ -102,10 +102,13 @@ def _statistics(found: Comparison, times: float) -> list[Cell | str]:
         p_value(found.p_holm),
         f"{found.wins} / {found.ties} / {found.losses}",
         "" if found.error_reduced is None else Cell(f"{found.error_reduced:+.1f}", found.error_reduced),
-        ratio,
-        _collapsed(found),
-        found.verdict,
     ]
+
+
+def _variances(found: Comparison) -> str:
+    if found.variance_ratio is None:
+        return ""
+    return f"{found.variance_ratio:.2g}" + ("" if found.p_variance is None else f" ({found.p_variance:.2g})")
 
 
 def _collapsed(found: Comparison) -> str:

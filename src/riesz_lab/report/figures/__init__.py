@@ -15,6 +15,7 @@ from riesz_lab.report.figures.lambda_sweep import lambda_sweep
 from riesz_lab.report.figures.overview import overview
 from riesz_lab.report.figures.regularity import regularity
 from riesz_lab.report.figures.spectra import spectra
+from riesz_lab.report.figures.speed import speed
 from riesz_lab.report.figures.stripes import stripes
 from riesz_lab.report.figures.tasks import fid, segmentation
 
@@ -65,6 +66,7 @@ FIGURES: dict[str, Entry] = {
     "overview": Entry(overview, "all comparisons at a glance", "a method and its baseline with seeds in common"),
     "controls": Entry(controls, "norm kept, channels permuted", "riesz sweep controls-mini"),
     "spectra": Entry(spectra, "update spectra over epochs", "trials of this version: riesz demo"),
+    "speed": Entry(speed, "time to direct all gradients of a network", "benchmark results: make bench"),
 }
 
 __all__ = ["FIGURES", "Entry"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import riesz
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.gather import color, scale
@@ -54,7 +55,7 @@ def forest(table: Table) -> Panel:
         if found.n == 0:
             continue
         low, high = found.interval or (None, None)
-        metric = table.rows[label].arm.config.metric.partition("(")[0]
+        metric = type(riesz.metric(table.rows[label].arm.config.metric)).__name__
         against = table.rows[label].arm.baseline
         name = f"{label} against {against}" if against != next(iter(table.rows)) else label
         point = (name, times * found.difference, low and times * low, high and times * high)
