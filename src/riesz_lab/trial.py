@@ -8,9 +8,12 @@
         checkpoints/          the state while it runs, gone once it is finished
         weights.safetensors   the final weights
         result.json           status, last and best scores; written last, so a trial with it is complete
+        failure.json          why the last session failed, if one did; gone once a session succeeds
+        sessions.jsonl        when and where a sweep's workers stopped, failed or completed it
         lock                  held while a process works here
 
-Everything but timing and environment is the same, bit for bit, however often the trial was killed and continued.
+Everything but timing, environment and sessions is the same, bit for bit, however often the trial was killed and
+continued.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,6 +47,8 @@ class Trial:
         self.weights_file = self.path / "weights.safetensors"
         self.history_file = self.path / "history.jsonl"
         self.timing_file = self.path / "timing.jsonl"
+        self.failure_file = self.path / "failure.json"
+        self.sessions_file = self.path / "sessions.jsonl"
 
     @contextmanager
     def open(self) -> Iterator[Trial]:
@@ -80,11 +86,19 @@ class Trial:
         atomic.write_bytes(self.history_file, lines.encode())
 
     def add_timing(self, row: dict[str, Any]) -> None:
-        try:
-            with open(self.timing_file, "a") as file:
-                file.write(json.dumps(row) + "\n")
-        except OSError as error:
-            raise atomic.cannot_write(self.timing_file, error) from error
+        _append(self.timing_file, row)
+
+    def add_event(self, event: str) -> None:
+        """Tell when and where something happened: stopped, failed, completed."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        _append(self.sessions_file, {"event": event, "time": now, "process": os.getpid(), "host": socket.gethostname()})
+
+    def fail(self, reason: str, details: str = "") -> None:
+        """Record why a session failed."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / "config.json").exists():
+            self._write_config()
+        atomic.write_json(self.failure_file, {"reason": reason, "details": details})
 
     def add_session(self, environment: dict[str, Any]) -> None:
         """Record where this session runs, if it differs from the last one."""
@@ -98,6 +112,8 @@ class Trial:
 
     def finish(self, weights: bytes, result: dict[str, Any]) -> None:
         """Write the final weights, then the result that makes the trial complete, then drop the checkpoints."""
+        if self.result_file.exists():
+            raise BusyError(f"trial {self.path} was completed by another process, in spite of its lock; left as it is")
         atomic.write_bytes(self.weights_file, weights)
         atomic.write_json(self.result_file, result)
         atomic.remove_directory(self.checkpoints)
@@ -115,6 +131,14 @@ class Trial:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.result_file.exists():
             atomic.remove_directory(self.checkpoints)
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    try:
+        with open(path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise atomic.cannot_write(path, error) from error
 
 
 def read_json(path: Path) -> Any:
