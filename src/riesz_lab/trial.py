@@ -55,19 +55,9 @@ class Trial:
         """Hold the trial: create its directory, lock it, tidy what a killed process left."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = open(self.path / "lock", "a+")  # noqa: SIM115 - closed below, and by the kernel if we are killed
         except OSError as error:
             raise atomic.cannot_write(self.path, error) from error
-        with lock:
-            if not _try_lock(lock):
-                lock.seek(0)
-                raise BusyError(
-                    f"trial {self.path} is being trained by {lock.read(200).strip() or 'another process'}; a second "
-                    "process would overwrite its files. Wait for it, stop it, or choose another seed"
-                )
-            lock.truncate(0)
-            lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-            lock.flush()
+        with held(self.path):
             self._tidy()
             try:
                 self.checkpoints.mkdir(exist_ok=True)
@@ -131,6 +121,26 @@ class Trial:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.result_file.exists():
             atomic.remove_directory(self.checkpoints)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a trial's directory, so that no other process works in it; BusyError if one does."""
+    try:
+        lock = open(path / "lock", "a+")  # noqa: SIM115 - closed below, and by the kernel if we are killed
+    except OSError as error:
+        raise atomic.cannot_write(path, error) from error
+    with lock:
+        if not _try_lock(lock):
+            lock.seek(0)
+            raise BusyError(
+                f"trial {path} is being trained by {lock.read(200).strip() or 'another process'}; a second process "
+                "would overwrite its files. Wait for it, stop it, or choose another seed"
+            )
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        yield
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:

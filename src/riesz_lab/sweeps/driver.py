@@ -103,7 +103,8 @@ class _Driver:
         elif end.how == "busy":
             self.later.append((time.monotonic() + BUSY_DELAY, config))
         elif end.how == "failed":
-            self._close(self.plan.failed, end.said or "no reason was given", config, stored, began)
+            recorded = None if stored is None else stored.failure
+            self._close(self.plan.failed, recorded or end.said or "no reason was given", config, stored, began)
         else:
             said = end.said or "the worker was stopped"
             self.kills[config.id] += 1
