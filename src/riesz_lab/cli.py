@@ -11,6 +11,8 @@ from importlib.util import find_spec
 COMMANDS = {
     "demo": "train a small CNN with and without a metric and compare, in about two minutes",
     "train": "train one trial of a recipe, or continue it",
+    "sweep": "run a named set of trials and say what may be concluded",
+    "runs": "list, compare, export and remove stored trials",
     "recipes": "list the recipes and what they cost",
     "data": "list, fetch and verify datasets",
     "doctor": "tell what is installed and test what works",

@@ -95,7 +95,9 @@ class Evidence:
         return [float(epoch) for epoch in epochs], np.array([[values[e] for e in epochs] for values in by_trial])
 
 
-def band(name: str, x: Sequence[float], values_TX: Array, config: Config, *, times: float = 1.0, **style: Any) -> Series:
+def band(
+    name: str, x: Sequence[float], values_TX: Array, config: Config, *, times: float = 1.0, **style: Any
+) -> Series:
     """Mean over trials with a band of one standard deviation."""
     mean = values_TX.mean(0) * times
     spread = values_TX.std(0, ddof=1) * times if len(values_TX) > 1 else None

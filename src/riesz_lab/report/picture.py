@@ -82,7 +82,9 @@ def _sideways(axis: Any, panel: Panel) -> None:
         if series.low is not None and series.high is not None:
             errors = np.nan_to_num(np.stack([y - _floats(series.low), _floats(series.high) - y])).clip(0)
         marker, color = MARKERS[series.dash % len(MARKERS)], PALETTE[series.color % len(PALETTE)]
-        axis.errorbar(y, list(series.x), xerr=errors, fmt=marker, color=color, markersize=4, capsize=2, label=series.name)
+        axis.errorbar(
+            y, list(series.x), xerr=errors, fmt=marker, color=color, markersize=4, capsize=2, label=series.name
+        )
     if panel.zero:
         axis.axvline(0, color="#888888", linewidth=0.6)
     if panel.log_y:

@@ -131,7 +131,9 @@ def _reduced(score: float, baseline: float) -> Cell:
 
 def _gaps(title: str, ours: list[tuple[Config, Methods]]) -> Table:
     gap = published()["voc"]["gap"]
-    rows: list[list[Cell | str]] = [["paper, 3 trials", *(Cell(f"{gap[column]:.3f}", gap[column]) for column in COLUMNS)]]
+    rows: list[list[Cell | str]] = [
+        ["paper, 3 trials", *(Cell(f"{gap[column]:.3f}", gap[column]) for column in COLUMNS)]
+    ]
     for base, methods in ours:
         rows.append([f"ours: {scale(base)}", *_means(methods, "accuracy_gap", 3)])
     return Table(

@@ -2,8 +2,8 @@
 
 What is decided for cases that are no textbook's:
 1. A pair is two scores under one key. Keys that only one side has are left out and counted (`unpaired`).
-2. A score that is None, NaN or infinite is a trial that diverged: it counts as collapsed, and its pair has no
-   difference. Since leaving out such pairs flatters whoever diverged, no claim is made in favour of a side that
+2. A score that is None, NaN, infinite or beyond 1e100 is a trial that diverged: it counts as collapsed, and its pair
+   has no difference. Since leaving out such pairs flatters whoever diverged, no claim is made in favour of a side that
    diverged where the other did not.
 3. A finite score at or beyond `collapsed` counts as collapsed too, and stays among the differences.
 4. Fewer than 3 differences: no claim, no interval, no p.
@@ -216,4 +216,5 @@ def _collapsed(scores: Array, threshold: float | None, higher_is_better: bool) -
 
 
 def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+    # What cannot be squared is no score.
+    return math.nan if value is None or not abs(value) < 1e100 else float(value)

@@ -40,15 +40,15 @@ def sentence(found: Comparison) -> str:
 
 
 def _claim(found: Comparison) -> str:
-    kind, told = found.verdict, _told(found)
+    kind = found.verdict
     if kind in ("better", "worse"):
-        claim = f"{kind} by {_size(abs(found.difference), found)} ({told})"
+        claim = f"{kind} by {_size(abs(found.difference), found)} ({_told(found)})"
         return claim + (f", yet no more than {_size(found.margin, found)}" if found.equivalent else "")
     if kind == "no difference":
-        return f"no difference larger than {_size(found.margin, found)} ({told})"
+        return f"no difference larger than {_size(found.margin, found)} ({_told(found)})"
     if kind == "no evidence":
         seen = _size(found.detectable or 0.0, found)
-        return f"no evidence of a difference ({told}); {seen} or more would show in 4 of 5 such comparisons"
+        return f"no evidence of a difference ({_told(found)}); {seen} or more would show in 4 of 5 such comparisons"
     if kind == "identical":
         return f"identical in all {found.n} pairs"
     return "no claim: " + _why_not(found)
@@ -60,7 +60,7 @@ def _why_not(found: Comparison) -> str:
         return f"{pairs}, {LEAST_PAIRS} are the least"
     if found.p is None:
         if found.crossed:
-            return "the seeds overlap without a full grid of initialisations and data orders"
+            return "pairs that share seeds need a full grid of initialisations and data orders, and some spread"
         if found.ties == found.n:
             return f"identical in the {found.n} pairs that are left, but some trials diverged"
         return f"the difference is the same in all {found.n} pairs, so its spread cannot be told"

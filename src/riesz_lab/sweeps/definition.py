@@ -34,6 +34,7 @@ class Sweep:
         reproduces: which table or figure of the paper it is, or what the paper lacks.
         arms: its settings.
         trials: seeds per arm unless another number is asked for.
+        first_seed: the seeds are this and the following ones.
         crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
         margin: the largest difference in score that does not matter.
         collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
@@ -44,6 +45,7 @@ class Sweep:
     reproduces: str
     arms: tuple[Arm, ...]
     trials: int = 5
+    first_seed: int = 0
     crossed: bool = False
     margin: float = 0.002
     collapsed: float | None = None
@@ -92,11 +94,12 @@ class Sweep:
 
     def seeds(self) -> Iterator[dict[str, int]]:
         """The seeds of an arm's trials, as settings."""
-        for seed in range(self.trials):
+        numbers = range(self.first_seed, self.first_seed + self.trials)
+        for seed in numbers:
             if not self.crossed:
                 yield {"seed": seed}
                 continue
-            for data in range(self.trials):
+            for data in numbers:
                 # Where both are equal it is the same trial as in a sweep that is not crossed, and is stored once.
                 yield {"seed": seed} if data == seed else {"seed": seed, "data_seed": data}
 

@@ -19,22 +19,22 @@ def _mini(full: Sweep, arms: tuple[Arm, ...] | list[Arm], trials: int = 5) -> Sw
 
 
 def _cnn(name: str = "fashion-cnn-mini") -> Config:
-    return replace(recipe(name), train_limit=3000, test_limit=10000)
+    return replace(recipe(name), train_limit=2000)
 
 
 def _small_batch() -> Config:
     """Batches of 10, the smallest that a CNN of this size trains on in seconds: the paper's effect is largest there."""
-    return replace(_cnn(), batch_size=10, epochs=4, drop_every=2, eval_every=4)
+    return replace(_cnn(), train_limit=3000, batch_size=10, epochs=4, drop_every=2, eval_every=4)
 
 
 def _resnet(size: int, adam: bool = False) -> Config:
     base = recipe("cifar10-resnet20-adam-mini" if adam else "cifar10-resnet20-mini")
-    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=1000, test_limit=1000)
+    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=2000, test_limit=1000)
 
 
 def _vgg(size: int) -> Config:
     base = recipe("cifar10-vgg11-mini")
-    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=240, test_limit=1000)
+    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=400, test_limit=500)
 
 
 def _ls(base: Config) -> Config:

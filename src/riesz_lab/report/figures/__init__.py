@@ -46,7 +46,10 @@ FIGURES: dict[str, Entry] = {
         curves, "train and test accuracy by epoch", "trials evaluated at two epochs or more: riesz sweep curves-mini", 3
     ),
     "histogram": Entry(
-        histogram, "histogram of test accuracy over trials", "five trials or more per method: riesz sweep variance-mini", 4
+        histogram,
+        "histogram of test accuracy over trials",
+        "five trials or more per method: riesz sweep variance-mini",
+        4,
     ),
     "directions": Entry(directions, "direction of smoothing", "riesz sweep directions-mini", 5),
     "regularity": Entry(

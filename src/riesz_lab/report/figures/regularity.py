@@ -58,9 +58,7 @@ def _panel(evidence: Evidence, methods: Methods, direction: str) -> Panel:
         if not curves:
             continue
         distance = [float(d) for d in range(1, len(curves[0]) + 1)]
-        series.append(
-            _interval(name, distance, np.array(curves), color(trials[0].config), dashes[name]["dash"])
-        )
+        series.append(_interval(name, distance, np.array(curves), color(trials[0].config), dashes[name]["dash"]))
         series.append(
             Series(
                 name="random order",
