@@ -9,7 +9,7 @@ After each epoch a line is added to the trial's updates.jsonl; per conv weight W
     ratio, cosine   what the last step of the epoch did to the gradient: |directed| / |original|, and their cosine;
               only where the optimizer is directed
 
-It is measured on the side: nothing of the training depends on it, and it costs a copy of the conv weights and one FFT of
+It is measured on the side: nothing of the training depends on it. It costs a copy of the conv weights and one FFT of
 them per epoch.
 """
 

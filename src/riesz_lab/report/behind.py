@@ -14,8 +14,8 @@ from riesz_lab.errors import BadFileError
 from riesz_lab.report.content import Cell, Section, Table
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure
+from riesz_lab.report.figures.spectra import layers_of, mean_frequency, setting
 from riesz_lab.report.figures.speed import speed as draw_speed
-from riesz_lab.report.figures.spectra import mean_frequency, setting
 from riesz_lab.report.gather import method, scale
 from riesz_lab.report.published import published
 from riesz_lab.report.summary import number
@@ -30,8 +30,8 @@ def layers(evidence: Evidence) -> Section:
     chosen = setting(evidence)
     rows: list[list[Cell | str]] = []
     for name, trials in (chosen[1] if chosen else {}).items():
-        last = [rows[-1]["layers"] for trial in trials if (rows := evidence.updates(trial))]
-        for layer in last[0] if last else ():
+        last = [layers_of(evidence.updates(trial)[-1]) for trial in trials]
+        for layer in last[0]:
             found = [row[layer] for row in last if layer in row]
             rows.append(
                 [

@@ -67,6 +67,7 @@ class Panel:
         image: drawn instead of series.
         log_x, log_y: logarithmic axes.
         zero: whether a line marks zero.
+        y_range: what of y is shown; all if None.
         sideways: labels down the side and numbers along the bottom, for names that are long.
     """
 
@@ -78,6 +79,7 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     zero: bool = False
+    y_range: tuple[float, float] | None = None
     sideways: bool = False
 
 

@@ -57,7 +57,7 @@ def method(config: Config) -> str:
     told = ", ".join(
         f"{field.name} {getattr(metric, field.name):g}"
         for field in metric.settings()
-        if getattr(metric, field.name) != getattr(default, field.name) and not (kind == "laplacian-smoothing")
+        if getattr(metric, field.name) != getattr(default, field.name) and kind != "laplacian-smoothing"
     )
     parts = [NAMES.get(kind, type(metric).__name__), told]
     if kind == "laplacian-smoothing":
@@ -79,7 +79,7 @@ def scale(config: Config) -> str:
     """At what scale a trial was run, in words."""
     parts = [
         DATASETS.get(config.dataset, config.dataset),
-        MODELS.get(config.model, _network(config.model)),
+        MODELS.get(config.model, network(config.model)),
         f"{OPTIMIZERS.get(config.optimizer, config.optimizer)} at rate {config.lr:g}",
         f"batch {config.batch_size}",
         f"{config.epochs} epochs",
@@ -99,10 +99,10 @@ def short_scale(config: Config) -> str:
     """The same in a few words."""
     if config.task == "own":
         return config.model.partition("@")[0]
-    return f"{DATASETS.get(config.dataset, config.dataset)}, {_network(config.model)}, batch {config.batch_size}"
+    return f"{DATASETS.get(config.dataset, config.dataset)}, {network(config.model)}, batch {config.batch_size}"
 
 
-def _network(model: str) -> str:
+def network(model: str) -> str:
     for prefix, name in (("resnet", "ResNet-"), ("vgg", "VGG-")):
         if model.startswith(prefix) and model[len(prefix) :].isdigit():
             return name + model[len(prefix) :]

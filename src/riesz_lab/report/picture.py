@@ -65,6 +65,10 @@ def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
     if panel.zero:
         axis.axhline(0, color="#888888", linewidth=0.6)
     axis.set(xlabel=panel.x, ylabel=panel.y)
+    if panel.y_range is not None:
+        axis.set_ylim(*panel.y_range)
+    if panel.x == "epoch":
+        axis.xaxis.get_major_locator().set_params(integer=True)
     if panel.log_x:
         axis.set_xscale("log")
     if panel.log_y:

@@ -1,4 +1,4 @@
-"""Figures as plotly's JSON: one plot per panel. Colours of the ground, text and grid are the page's, set by its script."""
+"""Figures as plotly's JSON, one plot per panel. Colours of ground, text and grid are set by the page's script."""
 
 from __future__ import annotations
 
@@ -16,16 +16,25 @@ def plot(panel: Panel) -> dict[str, Any]:
         return _image_plot(panel, panel.image)
     traces = []
     for series in panel.series:
-        traces += _band(series) + [_trace(series)]
+        traces += [*_band(series), _trace(series)]
     labels = any(isinstance(value, str) for series in panel.series for value in series.x)
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": _text(panel.x)}, "type": "category" if labels else "log" if panel.log_x else "-"},
         "yaxis": {"title": {"text": _text(panel.y)}, "type": "log" if panel.log_y else "-"},
     }
+    if panel.y_range is not None:
+        layout["yaxis"]["range"] = list(panel.y_range)
+    if panel.x == "epoch":
+        most = max((len(series.x) for series in panel.series), default=0)
+        layout["xaxis"] |= {"tickformat": "d"} | ({"dtick": 1} if most <= 12 else {})
     if panel.zero:
         layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": {"width": 1}}]
     if any(series.kind == "bars" for series in panel.series):
         layout["barmode"] = "group"
+        if not labels:
+            layout["xaxis"] |= {"nticks": 6, "tickmode": "auto"}
+    if panel.log_y:
+        layout["yaxis"]["dtick"] = 1
     return _turned(traces, layout) if panel.sideways else {"data": traces, "layout": layout}
 
 

@@ -11,10 +11,11 @@ from typing import Any
 from riesz_lab.config import Config
 from riesz_lab.report.content import Cell, Section, Table
 from riesz_lab.report.evidence import Evidence, Methods
-from riesz_lab.report.gather import OPTIMIZERS, _network, scale
+from riesz_lab.report.gather import OPTIMIZERS, network, scale, setting
 from riesz_lab.sweeps import Row
 
 COLUMNS = {"baseline": "baseline", "sobolev-tilde": "+ SobolevTilde", "reweighted-l2": "+ ReweightedL2"}
+NAMES = ("SobolevTilde", "ReweightedL2")
 STAND_INS = {"ResNet-20": "ResNet-56", "VGG-11": "VGG-16"}
 """Which of the paper's networks a small form stands for."""
 
@@ -65,18 +66,12 @@ def _cifar(evidence: Evidence) -> dict[tuple[str, str, int], list[dict[str, Row]
             config, kind = row.arm.config, row.arm.config.metric.partition("(")[0]
             column = "baseline" if kind == "identity" else kind
             if row.trials and column in COLUMNS and config.control == "none":
-                found.setdefault(_plain(config), {})[column] = row
+                found.setdefault(setting(config), {})[column] = row
         for base, columns in found.items():
-            key = (_stands_for(_network(base.model)), OPTIMIZERS.get(base.optimizer, ""), base.batch_size)
+            key = (_stands_for(network(base.model)), OPTIMIZERS.get(base.optimizer, ""), base.batch_size)
             if key in cells and columns not in cells[key]:
                 cells[key].append(columns)
     return cells
-
-
-def _plain(config: Config) -> Config:
-    from riesz_lab.report.gather import setting
-
-    return setting(config)
 
 
 def _stands_for(network: str) -> str:
@@ -90,7 +85,7 @@ def _cifar_table(ours: dict[tuple[str, str, int], list[dict[str, Row]]]) -> Tabl
         base = entry["baseline"]
         rows.append(
             [
-                f"{key[0]}, {key[1]}, batch {key[2]}",
+                *_cell(key),
                 "paper, 10 trials",
                 *(Cell(f"{entry[column]:.2f}", entry[column]) for column in COLUMNS),
                 *(_reduced(entry[column], base) for column in list(COLUMNS)[1:]),
@@ -106,7 +101,7 @@ def _cifar_table(ours: dict[tuple[str, str, int], list[dict[str, Row]]]) -> Tabl
             trials = min(len(row.trials) for row in columns.values())
             rows.append(
                 [
-                    f"{key[0]}, {key[1]}, batch {key[2]}",
+                    *_cell(key),
                     f"ours, {trials} trials: {scale(config)}",
                     *(Cell(f"{means[column]:.2f}", means[column]) if column in means else "" for column in COLUMNS),
                     *(
@@ -117,11 +112,15 @@ def _cifar_table(ours: dict[tuple[str, str, int], list[dict[str, Row]]]) -> Tabl
             )
     return Table(
         caption="Test accuracy on CIFAR-10, in %",
-        head=("setting", "who", *COLUMNS.values(), "error reduced % (SobolevTilde)", "error reduced % (ReweightedL2)"),
+        head=("network", "optimizer", "batch", "who", *COLUMNS.values(), *(f"error reduced %, {one}" for one in NAMES)),
         rows=rows,
-        numbers=frozenset(range(2, 7)),
+        numbers=frozenset((2, *range(4, 9))),
         note="Error reduced %: 100 (1 - error / error of the baseline), of the means.",
     )
+
+
+def _cell(key: tuple[str, str, int]) -> list[Cell | str]:
+    return [key[0], key[1], Cell(str(key[2]), key[2])]
 
 
 def _reduced(score: float, baseline: float) -> Cell:

@@ -72,20 +72,18 @@ def _lead(evidence: Evidence) -> list[str]:
 
 
 def _figure_sections(evidence: Evidence) -> list[Section]:
-    sections = []
+    """One per figure that has data, then the list of those that have none."""
+    sections, missing = [], []
     for name, entry in FIGURES.items():
         if name in ("overview", "spectra", "speed"):
             continue  # shown where they are spoken of
-        figure = entry.make(evidence)
-        number = f"Figure {entry.number}: " if entry.number else ""
-        sections.append(
-            Section(
-                name=name,
-                title=f"{number}{entry.about[0].upper()}{entry.about[1:]}",
-                blocks=[figure] if figure else [],
-                missing=() if figure else (f"No data for this figure. It needs {entry.needs}",),
-            )
-        )
+        title = f"{f'Figure {entry.number}: ' if entry.number else ''}{entry.about[0].upper()}{entry.about[1:]}"
+        if (figure := entry.make(evidence)) is None:
+            missing.append(f"{title}. It needs {entry.needs}")
+        else:
+            sections.append(Section(name=name, title=title, blocks=[figure]))
+    if missing:
+        sections.append(Section(name="without", title="Figures without data", missing=missing))
     return sections
 
 
@@ -95,8 +93,9 @@ def _spectra(evidence: Evidence) -> Section:
     findings = [
         Finding(
             names.get(found.verdict, found.verdict),
-            f"{name}: mean frequency of the last epoch's update against the first's",
+            name,
             found.sentence.replace("better by", "higher by").replace("worse by", "lower by") + ".",
+            "Mean frequency of the last epoch's update against the first's",
         )
         for name, found in coarse_to_fine(evidence).items()
     ]

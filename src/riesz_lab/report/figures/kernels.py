@@ -33,12 +33,12 @@ def kernels(evidence: Evidence) -> Figure:
         name="kernels",
         title="Kernels of the metrics, lam = 1",
         caption=f"How each metric spreads an impulse over {N} output channels; SobolevTilde without the plain gradient"
-        " that it adds by default. Right: the same, close to 1. At lam = 1 SobolevTilde and Sobolev nearly coincide with"
-        " a plain mean.",
+        " that it adds by default. Left, the peaks of LaplacianSmoothing and ReweightedL2 are cut off. Right: close to"
+        " 1. At lam = 1 SobolevTilde and Sobolev nearly coincide with a plain mean.",
         alt="SobolevTilde varies only between 0.96 and 1.08 over all distances; LaplacianSmoothing is a narrow peak;"
         " ReweightedL2 is an impulse on a constant 1.",
         panels=[
-            Panel(title="All", series=whole, log_y=False, **axes),
+            Panel(title="All", series=whole, y_range=(-0.5, 4.5), **axes),
             Panel(title="Close up", series=smooth[:2], **axes),
         ],
     )

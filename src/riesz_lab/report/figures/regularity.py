@@ -113,5 +113,5 @@ def _told(panels: list[Panel]) -> str:
     told = []
     for panel in panels:
         firsts = ", ".join(f"{one.name} {one.y[0]:+.3f}" for one in panel.series if one.name != "random order")
-        told.append(f"{panel.title}, neighbours correlate by {firsts}")
-    return "; ".join(told) + "."
+        told.append(f"Neighbours {panel.title} correlate by {firsts}")
+    return ". ".join(told) + "."

@@ -94,8 +94,7 @@ def by_epoch(evidence: Evidence, trials: list[Any], value: Any) -> tuple[list[fl
     for trial in trials:
         mine: dict[int, Any] = {}
         for row in evidence.updates(trial):
-            layers = row.get("layers")
-            found = [value(layer) for layer in layers.values() if _whole(layer)] if isinstance(layers, dict) else []
+            found = [value(layer) for layer in layers_of(row).values()]
             if found:
                 mine[row["epoch"]] = np.mean(found, axis=0)
         if mine:
@@ -104,6 +103,12 @@ def by_epoch(evidence: Evidence, trials: list[Any], value: Any) -> tuple[list[fl
         return [], np.zeros((0, 0))
     epochs = sorted(set.intersection(*(set(table) for table in tables)))
     return [float(epoch) for epoch in epochs], np.array([[table[epoch] for epoch in epochs] for table in tables])
+
+
+def layers_of(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a line of updates.jsonl says of each layer; what is not as `updates` writes it is left out."""
+    layers = row.get("layers")
+    return {name: layer for name, layer in layers.items() if _whole(layer)} if isinstance(layers, dict) else {}
 
 
 def mean_frequency(layer: dict[str, Any]) -> float:
