@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from riesz_lab.compare import compare
     from riesz_lab.config import Config
     from riesz_lab.data import Data, Images
     from riesz_lab.data.labels import Labels
@@ -18,9 +19,23 @@ if TYPE_CHECKING:
     from riesz_lab.store import Store
     from riesz_lab.trainer import Outcome, train
 
-__all__ = ["Config", "Data", "Hardware", "Images", "Labels", "Outcome", "Scene", "Scenes", "Store", "recipe", "train"]
+__all__ = [
+    "Config",
+    "Data",
+    "Hardware",
+    "Images",
+    "Labels",
+    "Outcome",
+    "Scene",
+    "Scenes",
+    "Store",
+    "compare",
+    "recipe",
+    "train",
+]
 
 _HOMES = {
+    "compare": "compare",
     "Config": "config",
     "Data": "data",
     "Images": "data",

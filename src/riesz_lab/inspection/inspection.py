@@ -81,9 +81,9 @@ class Inspection:
         answer = "Yes" if 2 * ordered > total else "In part" if ordered else "No"
         return (
             f"{answer}: along the output, neighbouring filters are more alike than in random order in {ordered} of"
-            f" {total} layers (mean excess correlation {order:+.3f}), which is what a Sobolev metric assumes; and filters"
-            f" share a common part in {shared} of {total} (mean correlation {level:+.3f}), which is what re-weighted L2"
-            " assumes."
+            f" {total} layers (mean excess correlation {order:+.3f}), which is what a Sobolev metric assumes; and"
+            f" filters share a common part in {shared} of {total} (mean correlation {level:+.3f}), which is what"
+            " re-weighted L2 assumes."
         )
 
 
@@ -117,7 +117,7 @@ def _layer(name: str, tensor: Tensor) -> Layer:
     if not np.isfinite(weight_OIK).all():
         return Layer(name, shape, skipped="holds numbers that are not finite")
     along_output, along_input = regularity(weight_OIK), regularity(weight_OIK.swapaxes(0, 1))
-    few = f"fewer than {FEWEST} filters, or numbers in a filter, along both axes, or no variation"
+    few = f"too small: fewer than {FEWEST} filters that vary"
     return Layer(
         name,
         shape,

@@ -118,7 +118,7 @@ def _why_not(error: Exception) -> str:
 
 
 def _walk(path: Path, content: object) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor in nested mappings and sequences. By hand and with a memory, for a file may nest deeply or endlessly."""
+    """Every tensor in nested mappings and sequences, once: a file may nest deeply, or hold itself."""
     seen: set[int] = set()
     found = 0
     stack: list[tuple[tuple[str, ...], object]] = [((), content)]

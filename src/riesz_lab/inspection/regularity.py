@@ -10,9 +10,9 @@ Definitions, for a weight seen along one axis as n filters w_i of m numbers each
 - spectrum(k): the mean over columns of |FFT of the column along the axis|^2 at frequency k, as a share of the total.
 
 Control: the same with the n filters in random order. The band is the middle 95% of shuffled curves; p is the share of
-orders, the true one included, whose curve(1) is at least as large. Intervals of curve and level are those of a mean over
-the m numbers' clusters (the channels of the other axis; single numbers if those are few): 1.96 standard errors, with
-the normalisation of the filters taken as given.
+orders, the true one included, whose curve(1) is at least as large. Intervals of curve and level are Student's, of a mean
+over clusters of the m numbers (the channels of the other axis; single numbers if those are few), with the normalisation
+of the filters taken as given.
 
 Everything follows from the n x n matrices of products, so that an order costs n^2 and curve(1) of an order only n.
 """
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 Array = NDArray[np.float64]
 
@@ -144,7 +145,7 @@ def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
     share_C = sums_CD.sum(1) / pairs_D.sum()
     if count == 1:
         return share_CD[0], np.zeros(n - 1), float(share_C[0]), 0.0
-    spread = 1.96 * np.sqrt(count)
+    spread = float(stats.t.ppf(0.975, count - 1)) * np.sqrt(count)
     return (
         share_CD.sum(0),
         spread * share_CD.std(0, ddof=1),

@@ -25,7 +25,9 @@ PLAIN: dict[str, object] = {
 }
 """What tells methods apart; without them, a config is the plain optimizer at the same settings."""
 
-OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
+UNKNOWN = "own"
+"""The optimizer of a trial whose loop is the user's."""
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", UNKNOWN: "plain"}
 DATASETS = {
     "cifar10": "CIFAR-10",
     "mnist": "MNIST",
@@ -85,7 +87,7 @@ def scale(config: Config) -> str:
         f"{config.epochs} epochs",
     ]
     if config.task == "own":
-        parts = [config.model.partition("@")[0]]
+        parts = [config.model.partition("@")[0], *(parts[2:] if config.optimizer != UNKNOWN else ())]
     if config.train_limit is not None:
         parts.append(f"{config.train_limit:,} training images")
     if config.max_steps is not None:

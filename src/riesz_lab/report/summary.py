@@ -10,6 +10,7 @@ from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.gather import scale
 from riesz_lab.statistics import Comparison
 from riesz_lab.sweeps import Table as Result
+from riesz_lab.tables import table as plain_table
 
 HEAD = (
     "method", "verdict", "trials", "score", "sd", "difference", "95% interval", "p", "p, Holm", "won / tied / lost",
@@ -46,20 +47,28 @@ def summary(evidence: Evidence) -> Section:
     )
 
 
+def told(result: Result) -> str:
+    """A table and its sentences for the terminal."""
+    shown = comparison_table(result)
+    width = HEAD.index("error reduced %")
+    rows = [[cell.text for cell in row[:width]] for row in shown.cells()]
+    return "\n".join([plain_table(HEAD[:width], rows, right=shown.numbers), shown.note, *result.sentences])
+
+
+def comparison_table(result: Result, best: Result | None = None) -> Table:
+    """A row per arm with all that the statistics hold."""
+    return Table(
+        caption=f"{result.sweep.name}: {result.sweep.about}",
+        head=HEAD,
+        rows=[_row(result, label, best) for label in result.rows],
+        numbers=frozenset(range(2, 13)),
+        note=_note(result),
+    )
+
+
 def comparisons(evidence: Evidence, which_best: dict[str, Result]) -> Section:
-    """A table per sweep, with all that the statistics hold."""
-    blocks = []
-    for result in evidence.tables:
-        rows = [_row(result, label, which_best.get(result.sweep.name)) for label in result.rows]
-        blocks.append(
-            Table(
-                caption=f"{result.sweep.name}: {result.sweep.about}",
-                head=HEAD,
-                rows=rows,
-                numbers=frozenset((2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
-                note=_note(result),
-            )
-        )
+    """A table per sweep."""
+    blocks = [comparison_table(result, which_best.get(result.sweep.name)) for result in evidence.tables]
     return Section(
         name="comparisons",
         title="Comparisons in full",
@@ -119,7 +128,7 @@ def _note(result: Result) -> str:
     config = next(iter(result.rows.values())).arm.config
     margin = f"{100 * result.sweep.margin:g} points" if result.percent else f"{result.sweep.margin:g}"
     told = f"{scale(config)}. Score: {result.score.replace('_', ' ')}{' in %' if result.percent else ''}."
-    return f"{told} Differences up to {margin} are taken not to matter."
+    return f"{told} Differences are taken seed by seed; those up to {margin} are taken not to matter."
 
 
 def _unfinished(evidence: Evidence) -> list[str]:
