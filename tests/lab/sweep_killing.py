@@ -1,0 +1,111 @@
+"""Run a sweep of 30 short trials while its workers are killed at random and its driver twice.
+
+    python tests/lab/sweep_killing.py EXECUTOR FOLDER [WORKER_KILLS DRIVER_KILLS SWEEP [SECOND_NODE]]
+
+A kill is a SIGKILL. What must hold is read from the trials' directories alone. Prints a JSON line.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+HERE = Path(__file__).parent
+MARK = {"local": "riesz_lab.sweeps.worker", "ray": "ray::"}
+
+
+def start(executor, folder, sweep, *more):
+    command = [sys.executable, "-m", "riesz_lab", "sweep", f"sweep_helpers:{sweep}", "--executor", executor]
+    command += ["--workers", "3", "--threads", "1", "--runs", str(folder), "--save-every", "0.2", "--progress", "plain"]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
+    log = open(folder / "driver.log", "a")  # noqa: SIM115 - the child's
+    return subprocess.Popen([*command, *more], stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+
+def workers(driver, executor):
+    """Processes that train at this moment, below the driver or the Ray it started."""
+    found = []
+    try:
+        children = psutil.Process(driver.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    for child in children:
+        try:
+            told = " ".join(child.cmdline())
+            # A local worker without a child has no trial yet; a trial has the same command line as its worker.
+            busy = child.children() or MARK[executor] in " ".join(child.parent().cmdline())
+            if MARK[executor] in told and "IDLE" not in told and (busy or executor == "ray"):
+                found.append(child.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def complete(folder):
+    return list(folder.glob("*/*/result.json"))
+
+
+def main(executor, folder, worker_kills=10, driver_kills=2, sweep="thirty"):
+    folder.mkdir(parents=True, exist_ok=True)
+    chance = random.Random(0)
+    killed = {"workers": 0, "drivers": 0}
+    seen = {}
+    driver = start(executor, folder, sweep)
+    deadline = time.monotonic() + 900
+    while time.monotonic() < deadline:
+        for file in complete(folder):
+            state = (file.stat().st_ino, file.stat().st_mtime_ns, hashlib.sha256(file.read_bytes()).hexdigest())
+            assert seen.setdefault(file, state) == state, f"{file} was written again"
+        if driver.poll() is not None and (driver.returncode == 0 or killed["drivers"] == driver_kills):
+            break
+        time.sleep(chance.uniform(0.3, 1.2))
+        alive = workers(driver, executor)
+        # Drivers are killed in the midst of it: after a third and two thirds of the workers' kills.
+        due = worker_kills * (killed["drivers"] + 1) // (driver_kills + 1)
+        if killed["drivers"] < driver_kills and killed["workers"] >= due and alive:
+            driver.kill()
+            driver.wait()
+            killed["drivers"] += 1
+            driver = start(executor, folder, sweep)
+        elif killed["workers"] < worker_kills and alive:
+            try:
+                os.kill(chance.choice(alive), signal.SIGKILL)
+                killed["workers"] += 1
+            except ProcessLookupError:
+                pass
+    assert driver.wait(60) == 0, (folder / "driver.log").read_text()
+    print(json.dumps({**killed, **account(folder)}))
+
+
+def account(folder):
+    """What the directories say: how many trials, how many are complete, how often each was completed."""
+    trials = [file.parent for file in folder.glob("*/*/config.json")]
+    completed = []
+    for path in trials:
+        file = path / "sessions.jsonl"
+        events = [json.loads(line)["event"] for line in file.read_text().splitlines()] if file.exists() else []
+        completed.append(events.count("completed"))
+    return {
+        "trials": len(trials),
+        "results": len(complete(folder)),
+        # A worker killed between its result and this line leaves none; one that repeats a trial would leave two.
+        "completed at most once": max(completed) <= 1,
+        "recorded completions": sum(completed),
+        "left over": sum(bool(list(path.glob("checkpoints"))) for path in trials),
+    }
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    main(given[0], Path(given[1]), *map(int, given[2:4]), *given[4:5])
