@@ -1,15 +1,18 @@
 """Run a sweep of 30 short trials while its workers are killed at random and its driver twice.
 
-    python tests/lab/sweep_killing.py EXECUTOR FOLDER [WORKER_KILLS DRIVER_KILLS SWEEP [SECOND_NODE]]
+    python tests/lab/sweep_killing.py EXECUTOR FOLDER [WORKER_KILLS DRIVER_KILLS SWEEP]
 
-A kill is a SIGKILL. What must hold is read from the trials' directories alone. Prints a JSON line.
+With the executor "nodes" it is Ray with a second node on this machine, which is killed with all that runs on it. A kill
+is a SIGKILL. What must hold is read from the trials' directories alone. Prints a JSON line.
 """
 
 import hashlib
 import json
 import os
 import random
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,19 +21,20 @@ from pathlib import Path
 import psutil
 
 HERE = Path(__file__).parent
-MARK = {"local": "riesz_lab.sweeps.worker", "ray": "ray::"}
+MARK = {"local": "riesz_lab.sweeps.worker", "ray": "ray::trial"}
 
 
 def start(executor, folder, sweep, *more):
     command = [sys.executable, "-m", "riesz_lab", "sweep", f"sweep_helpers:{sweep}", "--executor", executor]
-    command += ["--workers", "3", "--threads", "1", "--runs", str(folder), "--save-every", "0.2", "--progress", "plain"]
+    command += ["--threads", "1", "--runs", str(folder), "--save-every", "0.2", "--progress", "plain"]
+    command += more or ("--workers", "3")
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
     }
     log = open(folder / "driver.log", "a")  # noqa: SIM115 - the child's
-    return subprocess.Popen([*command, *more], stdout=log, stderr=subprocess.STDOUT, env=environment)
+    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
 
 def workers(driver, executor):
@@ -45,11 +49,49 @@ def workers(driver, executor):
             told = " ".join(child.cmdline())
             # A local worker without a child has no trial yet; a trial has the same command line as its worker.
             busy = child.children() or MARK[executor] in " ".join(child.parent().cmdline())
-            if MARK[executor] in told and "IDLE" not in told and (busy or executor == "ray"):
+            if MARK[executor] in told and (busy or executor == "ray"):
                 found.append(child.pid)
         except psutil.Error:
             continue
     return found
+
+
+def second_node(folder, sweep="thirty"):
+    """A head and a second node; the second one is killed as soon as it trains and some trials are complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+    os.environ["PYTHONPATH"] = f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    ray = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=2", "--disable-usage-stats"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    log = open(folder / "ray.log", "a")  # noqa: SIM115 - the children's
+    port = address.partition(":")[2]
+    begin = [*ray, "--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false"]
+    head = subprocess.Popen(begin, stdout=log, stderr=log)
+    time.sleep(12)
+    second = subprocess.Popen([*ray, f"--address={address}"], stdout=log, stderr=log)
+    try:
+        driver = start("ray", folder, sweep, "--address", address, "--workers", "4")
+        deadline, killed = time.monotonic() + 600, 0
+        while driver.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+            tree = [] if killed else psutil.Process(second.pid).children(recursive=True)
+            trains = [one for one in tree if "ray::trial" in " ".join(one.cmdline())]
+            if trains and len(complete(folder)) >= 5:
+                # The raylet alone: its workers notice, as they do when a machine is cut off.
+                for one in tree:
+                    if one.name() == "raylet":
+                        one.kill()
+                        killed = len(trains)
+        assert driver.wait(60) == 0, (folder / "driver.log").read_text()
+        assert killed, "the second node was never at work"
+        print(json.dumps({"nodes": 1, "trials on it": killed, **account(folder)}))
+    finally:
+        for node in (second, head):
+            for one in [*psutil.Process(node.pid).children(recursive=True), psutil.Process(node.pid)]:
+                one.kill()
+            node.wait()
 
 
 def complete(folder):
@@ -108,4 +150,7 @@ def account(folder):
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(given[0], Path(given[1]), *map(int, given[2:4]), *given[4:5])
+    if given[0] == "nodes":
+        second_node(Path(given[1]))
+    else:
+        main(given[0], Path(given[1]), *map(int, given[2:4]), *given[4:5])
