@@ -1,30 +1,17 @@
 """Sweeps are what they say, and a table is a pure function of stored trials."""
 
-import json
 from dataclasses import replace
 
 import pytest
-from sweep_helpers import short
+from sweep_helpers import short, write
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import RECIPES
 from riesz_lab.store import Store
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, plan, results, sweep, text, tuning
-from riesz_lab.trial import Trial
 
 THERE = [name for name in SWEEPS if name.removesuffix("-mini") not in ("voc", "spade") or "voc-unet50" in RECIPES]
-
-
-def write(runs, config, score, status="finished"):
-    """A complete trial as the trainer leaves it, without training."""
-    trial = Trial(runs, config)
-    trial.path.mkdir(parents=True)
-    (trial.path / "config.json").write_text(json.dumps(config.to_dict()))
-    row = None if score is None else {"epoch": 1, "step": 1, "test_accuracy": score}
-    result = {"status": status, "step": 1, "parameters": 1, "score": "test_accuracy", "last": row, "best": row}
-    trial.result_file.write_text(json.dumps(result))
-    return trial
 
 
 def two_arms(**settings):
