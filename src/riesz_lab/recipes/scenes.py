@@ -89,11 +89,12 @@ def camvid_unet_mini() -> Config:
         height=96,
         width=128,
         fit="resize",
+        augment="flip",
         model_options=("depth=26", "width=16"),
-        epochs=12,
-        batch_size=8,
-        lr=0.05,
-        drop_every=8,
+        epochs=15,
+        batch_size=4,
+        lr=0.02,
+        drop_every=10,
         eval_batch_size=50,
     )
 

@@ -31,7 +31,7 @@ from riesz_lab.models.perceptual import PerceptualLoss
 from riesz_lab.models.spade import STRIDE
 from riesz_lab.randomness import derived
 from riesz_lab.tasks.base import Context
-from riesz_lab.tasks.scenes import SHOWN, SceneTask
+from riesz_lab.tasks.scenes import SceneTask, Shown
 
 Verdicts = list[list[Tensor]]
 """The discriminator's features per scale and layer; the last of a scale is its verdict."""
@@ -131,22 +131,22 @@ class Generation(SceneTask):
         """As many images are generated as there are test scenes, from their label maps, and compared with theirs."""
         take_real = not self.fid.has_real
         self.fid.forget_generated()
-        self.shown: list[tuple[Tensor, Tensor, Tensor]] = []
-        for batch in self.test_batches():
+        self.shown: Shown = {}
+        for numbers, batch in self.test_batches():
             labels, real = self._inputs(batch)
             fake = self.models["generator"](labels)
             if take_real:
                 self.fid.add(real, real=True)
             self.fid.add(fake, real=False)
-            for index in range(min(len(batch), SHOWN - len(self.shown))):
-                self.shown.append((batch.labels_NHW[index], fake[index].cpu(), batch.images_NHWC[index]))
+            for number, i in self.shown_of(numbers):
+                self.shown[number] = batch.labels_NHW[i], fake[i].cpu(), batch.images_NHWC[i]
             yield None
         yield {self.score: self.fid.distance(), "diversity": self.fid.diversity()}
 
     def pictures(self) -> dict[str, bytes]:
         """Label map, generated image, real image."""
         palette = self.scenes.labels.palette
-        rows = [(palette[labels.numpy()], _image(fake), real.numpy()) for labels, fake, real in self.shown]
+        rows = [(palette[labels.numpy()], _image(fake), real.numpy()) for labels, fake, real in self.shown.values()]
         return {"samples": pictures.grid(rows)}
 
     def collapsed(self, history: list[dict[str, Any]]) -> str | None:
