@@ -136,10 +136,9 @@ def test_trains_on_every_layout_and_stores_pictures(tmp_path, data_dir):
 
 
 def test_learns(tmp_path, data_dir):
-    first, *_, last = (
-        Store(run(small(augment="flip", epochs=8, metric="identity"), tmp_path, data_dir).path).trials[0].history()
-    )
-    assert last["train_loss"] < 0.7 * first["train_loss"]
+    config = small(augment="none", epochs=12, lr=0.1, eval_every=12, metric="identity")
+    first, *_, last = Store(run(config, tmp_path, data_dir).path).trials[0].history()
+    assert last["train_loss"] < 0.8 * first["train_loss"]
 
 
 @pytest.mark.parametrize("fit", ["resize", "crop"])

@@ -8,6 +8,7 @@ weights is kept: what is scored is the generator itself, in evaluation mode.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,8 +44,7 @@ class Generation(SceneTask):
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Scenes | None) -> None:
         models.check(config.model, task=config.task, options=config.model_options)
-        with torch.device("meta"):
-            _discriminator(config)(4)
+        _discriminator_size(config.discriminator_options, 4)
         optimizers.check(config)
         cls.check_scenes(config, data_dir, data, multiple=STRIDE)
         if config.fit != "resize":
@@ -59,8 +59,7 @@ class Generation(SceneTask):
     def parameters(cls, config: Config) -> int:
         # Of the datasets we know, Cityscapes alone tells objects apart.
         channels = _channels(SCENES[config.dataset].labels(config.label_set).classes, config.dataset == "cityscapes")
-        with torch.device("meta"):
-            discriminator = models.parameters(_discriminator(config)(channels + 3))
+        discriminator = _discriminator_size(config.discriminator_options, channels + 3)
         return discriminator + models.count(
             config.model, channels=channels, classes=3, task=config.task, options=config.model_options
         )
@@ -82,7 +81,8 @@ class Generation(SceneTask):
             options=config.model_options,
         )
         discriminator = models.seeded(
-            lambda: _discriminator(config)(channels + 3), derived("discriminator", config.initialisation)
+            lambda: _discriminator(config.discriminator_options)(channels + 3),
+            derived("discriminator", config.initialisation),
         )
         self.models = {"generator": self._placed(generator), "discriminator": self._placed(discriminator)}
         rates = {"generator": config.lr, "discriminator": config.discriminator_lr}
@@ -206,10 +206,14 @@ def _channels(classes: int, instances: bool) -> int:
     return classes + 1 + instances
 
 
-def _discriminator(config: Config) -> models.Builder:
-    return models.with_options(
-        "the discriminator", MultiscaleDiscriminator, "discriminator_options", config.discriminator_options
-    )
+def _discriminator(options: tuple[str, ...]) -> models.Builder:
+    return models.with_options("the discriminator", MultiscaleDiscriminator, "discriminator_options", options)
+
+
+@functools.lru_cache
+def _discriminator_size(options: tuple[str, ...], channels: int) -> int:
+    with torch.device("meta"):
+        return models.parameters(_discriminator(options)(channels))
 
 
 def _image(image_CHW: Tensor) -> np.ndarray:
