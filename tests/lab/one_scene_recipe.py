@@ -2,8 +2,8 @@
 
     python tests/lab/one_scene_recipe.py RECIPE METRIC RUNS DATA
 
-A process per recipe, so that its memory is its own. Prints a JSON line. The attachment's share is that of the optimizer's
-steps with it, without it, on the same gradients, against the whole step.
+A process per recipe, so that its memory is its own. Prints a JSON line. The attachment's time is what it adds to the
+optimizers' steps, on the gradients of the step.
 """
 
 import json

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from lab_helpers import outcome_bytes
+from lab_helpers import outcome_bytes, riesz
 from PIL import Image
 from scene_trees import write_camvid, write_pairs, write_voc
 
@@ -187,3 +187,22 @@ def test_recipes_are_the_papers():
     assert config.model_options == ("depth=50", "width=64")
     # New settings leave the ids of what was stored before as they were.
     assert replace(config, height=480).id == config.id
+
+
+@pytest.mark.slow
+def test_two_processes_score_every_scene_once(tmp_path, data_dir):
+    """With a rate of zero and in evaluation mode, two processes must find what one does."""
+    scores = []
+    for devices in (1, 2):
+        riesz(
+            *("train", "camvid-unet-mini", "--model-options", "depth=14", "width=4", "--lr", "0", "--max-steps", "1"),
+            *("--height", "32", "--width", "48", "--eval-batch-size", "1", "--batch-size", "2"),
+            *("--runs", tmp_path / str(devices), "--data-dir", data_dir, "--accelerator", "cpu"),
+            *("--devices", devices, "--strategy", "auto" if devices == 1 else "ddp"),
+            check=0,
+        )
+        (trial,) = Store(tmp_path / str(devices)).trials
+        scores.append(trial.result["last"])
+    # Batch norm saw a batch of two in one process, and two of one in the others: its statistics differ a little.
+    assert scores[0]["test_loss"] == pytest.approx(scores[1]["test_loss"], rel=0.05)
+    assert scores[0]["test_miou"] == pytest.approx(scores[1]["test_miou"], abs=0.05)
