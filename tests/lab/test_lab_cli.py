@@ -11,24 +11,6 @@ from riesz_lab import cli, demo
 from riesz_lab.recipes import RECIPES
 
 
-@pytest.fixture
-def riesz(tmp_path, monkeypatch, capsys):
-    """Run a command in this process, in a folder of its own; returns (status, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RIESZ_DATA", raising=False)
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def run(*arguments):
-        try:
-            status = cli.main([str(argument) for argument in arguments])
-        except SystemExit as end:  # tyro's own way to end
-            status = end.code
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
-
-
 def test_help_lists_every_command(riesz):
     status, out, _ = riesz("--help")
     assert status == 0

@@ -88,7 +88,11 @@ class SceneDataset(Dataset[SceneBatch | LabError]):
             )
         for batch in made:
             if isinstance(batch, LabError):
-                raise batch
+                try:
+                    raise batch
+                finally:
+                    # The error holds this frame, and the frame the error and the workers, which would not end.
+                    del batch, made
             yield batch
 
 

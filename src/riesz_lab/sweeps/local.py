@@ -1,104 +1,133 @@
-"""The default executor: a process per trial on this machine, the cores divided among them."""
+"""The default executor: workers on this machine, the cores divided among them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
+import signal
 import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass
-from typing import IO
+import threading
 
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps.executor import Ended
-from riesz_lab.sweeps.worker import EXITS, How, Job
+from riesz_lab.sweeps.worker import EXITS, FORKS, How, Job
 
 PATIENCE = 60.0
-"""Seconds a worker has to save and stop before it is killed; it loses no more than the steps since its checkpoint."""
-
-
-@dataclass
-class _Worker:
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
-    slot: int
+"""Seconds a trial has to save and stop before it is killed; it loses no more than the steps since its checkpoint."""
 
 
 class Local:
     def __init__(self, workers: int | None = None, threads: int | None = None, gpus: int = 0):
         cores = available_cores()
-        self.slots = workers if workers is not None else max(1, gpus) if gpus else cores
+        self.slots = workers if workers is not None else gpus or cores
         if self.slots < 1:
             raise ConfigError(f"workers={workers} cannot be; allowed: 1 or more")
         self.threads = threads if threads is not None else max(1, cores // self.slots)
         if self.threads < 1:
             raise ConfigError(f"threads={threads} cannot be; allowed: 1 or more")
         self.gpus = gpus
-        self.told = f"{self.slots} workers with {self.threads} thread(s) each on {cores} cores"
-        self._running: dict[str, _Worker] = {}
+        self.told = f"this machine: {self.slots} worker(s) with {self.threads} thread(s) each, {cores} cores"
+        self._workers: dict[int, _Worker] = {}
+        self._answers: _Answers = queue.Queue()
 
     def start(self, job: Job) -> None:
-        slot = min(set(range(self.slots)) - {worker.slot for worker in self._running.values()})
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - read and closed when the worker has ended
-        process = subprocess.Popen(
-            [sys.executable, "-m", "riesz_lab.sweeps.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=self._environment(job, slot),
-            # Ctrl-C in a terminal reaches the whole group: the driver alone shall hear it, and stop the workers once.
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        try:
-            process.stdin.write(job.to_json().encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            pass  # killed already; `ended` will tell
-        self._running[job.id] = _Worker(process, errors, slot)
+        slot = next(n for n in range(self.slots) if n not in self._workers or self._workers[n].job is None)
+        if slot not in self._workers:
+            self._workers[slot] = _Worker(slot, self._environment(slot), self._answers)
+        self._workers[slot].give(job)
 
     def ended(self, timeout: float) -> list[Ended]:
-        deadline = time.monotonic() + timeout
-        while True:
-            gone = [(key, one) for key, one in self._running.items() if one.process.poll() is not None]
-            if gone or time.monotonic() >= deadline:
-                return [self._buried(key, one) for key, one in gone]
-            time.sleep(0.02)
+        try:
+            worker, status = self._answers.get(timeout=timeout)
+        except queue.Empty:
+            return []
+        job, worker.job = worker.job, None
+        if status is None or not FORKS:
+            # It is dead, or about to end as it does after each trial.
+            self._workers.pop(worker.slot, None)
+        if status is None:
+            status = worker.bury()
+        if job is None:
+            return []
+        how: How = EXITS.get(status, "killed")
+        return [Ended(job, how, f"the process ended with {_told(status)}" if how == "killed" else "")]
 
     def close(self) -> None:
-        for worker in self._running.values():
-            worker.process.terminate()
-        deadline = time.monotonic() + PATIENCE
-        for key, worker in list(self._running.items()):
-            try:
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-            self._buried(key, worker)
+        for worker in self._workers.values():
+            worker.stop()
+        for worker in self._workers.values():
+            worker.bury()
+        self._workers.clear()
 
-    def _buried(self, key: str, worker: _Worker) -> Ended:
-        del self._running[key]
-        assert worker.process.stdin is not None
-        worker.process.stdin.close()
-        with worker.errors as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4000))
-            lines = file.read().decode(errors="replace").strip().splitlines()
-        status = worker.process.returncode
-        how: How = EXITS.get(status, "killed")
-        if how == "killed":
-            told = f"signal {-status}" if status < 0 else f"exit status {status}"
-            return Ended(key, how, f"the process ended with {told}" + (f": {lines[-1]}" if lines else ""))
-        return Ended(key, how, lines[-1] if lines else "")
-
-    def _environment(self, job: Job, slot: int) -> dict[str, str]:
+    def _environment(self, slot: int) -> dict[str, str]:
         # Threads that wait without spinning: workers share the machine with each other.
-        shares = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(job.threads))
+        shares = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.threads))
         environment = {**os.environ, **shares, "OMP_WAIT_POLICY": "PASSIVE"}
         if self.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = str(slot % self.gpus)
         return environment
+
+
+class _Worker:
+    """A worker's process, the job it has, and a thread that listens to it."""
+
+    def __init__(self, slot: int, environment: dict[str, str], answers: _Answers):
+        self.slot = slot
+        self.job: str | None = None
+        # Whatever the libraries have to say would run through the table; what matters is in the trial's directory.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "riesz_lab.sweeps.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            text=True,
+            # Ctrl-C in a terminal reaches the whole group: the driver alone shall hear it, and stop the trials once.
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
+
+    def give(self, job: Job) -> None:
+        self.job = job.id
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it is dead already, and its thread says so
+            self.process.stdin.write(job.to_json() + "\n")
+            self.process.stdin.flush()
+
+    def stop(self) -> None:
+        """Ask its trial to save and stop, and let it end."""
+        self.process.terminate()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()  # type: ignore[union-attr]
+
+    def bury(self) -> int:
+        """Wait for its end; its exit status."""
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()  # type: ignore[union-attr]
+        return self.process.returncode
+
+    def _listen(self, answers: _Answers) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                answers.put((self, int(line)))
+        answers.put((self, None))
+
+
+_Answers = queue.Queue[tuple[_Worker, int | None]]
+"""A worker and the status of its trial; None if the worker itself is gone."""
+
+
+def _told(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"status {status}"
 
 
 def available_cores() -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from importlib.util import find_spec
 from typing import Any
 
@@ -45,6 +46,7 @@ class OnRay:
 
     def ended(self, timeout: float) -> list[Ended]:
         if not self._running:
+            time.sleep(timeout)
             return []
         done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=timeout)
         return [self._buried(task) for task in done]

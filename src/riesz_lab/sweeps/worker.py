@@ -1,7 +1,9 @@
-"""One trial in a process of its own: `python -m riesz_lab.sweeps.worker`, with the job as a line of JSON on stdin.
+"""What trains the trials of a sweep: `python -m riesz_lab.sweeps.worker` reads jobs, a line of JSON each, and answers
+each with a line, the exit status of its trial.
 
-The process ends when its stdin does: a driver that is killed takes its workers with it, and they save first. The exit
-status says how it ended; what came of the trial is in its directory.
+Every trial has a process of its own, forked from the worker, which has imported everything once: the imports take
+longer than a short trial. Where there is no fork (Windows), or it is not safe (macOS), a worker trains one trial and
+ends. A trial ends with its worker and a worker with its driver, however those end; a trial saves first.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
+import warnings
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 How = Literal["done", "busy", "stopped", "failed", "killed"]
 """done: complete; busy: another process is at it; stopped: asked to, and saved; failed: with a reason, killed: without.
 """
+
+FORKS = sys.platform.startswith("linux")
 
 EXITS: dict[int, How] = {0: "done", 75: "busy", 143: "stopped", 1: "failed"}
 
@@ -89,21 +96,63 @@ def work(job: Job) -> How:
     return "done"
 
 
-def main() -> int:
-    job = Job(**json.loads(sys.stdin.readline()))
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
+def main() -> None:
+    # What a model or dataset prints must not pass for an answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    if not FORKS:
+        print(_status(Job(**json.loads(sys.stdin.readline()))), file=answers, flush=True)
+        return
+    driver = os.getppid()
+    _import_all()
+    for line in sys.stdin:
+        trial = _forked(Job(**json.loads(line)))
+        # Asked to stop, it asks its trial, and hears the end of it.
+        signal.signal(signal.SIGTERM, lambda *_, trial=trial: os.kill(trial, signal.SIGTERM))
+        status = _waited(trial, driver)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        print(status, file=answers, flush=True)
+
+
+def _forked(job: Job) -> int:
+    worker = os.getpid()
+    trial = os.fork()
+    if trial == 0:
+        threading.Thread(target=_end_with, args=(worker,), daemon=True).start()
+        os._exit(_status(job))
+    return trial
+
+
+def _status(job: Job) -> int:
     how = work(job)
     return next(status for status, name in EXITS.items() if name == how)
 
 
-def _end_with_stdin() -> None:
-    # Below Python's buffers: a blocking read of sys.stdin would hold its lock when the process ends.
-    while os.read(0, 4096):
-        pass
+def _waited(trial: int, driver: int) -> int:
+    """How the trial's process ended: its exit status, or minus the signal. If the driver is gone, end too."""
+    while True:
+        pid, status = os.waitpid(trial, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        if os.getppid() != driver:
+            os._exit(1)
+        time.sleep(0.02)
+
+
+def _end_with(worker: int) -> None:
+    while os.getppid() == worker:
+        time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _import_all() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("lightning_fabric", "riesz_lab.trainer", "riesz_lab.memory"):
+            import_module(name)
 
 
 assert set(EXITS.values()) | {"killed"} == set(get_args(How))
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,6 +8,7 @@ weights is kept: what is scored is the generator itself, in evaluation mode.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,7 +32,7 @@ from riesz_lab.models.perceptual import PerceptualLoss
 from riesz_lab.models.spade import STRIDE
 from riesz_lab.randomness import derived
 from riesz_lab.tasks.base import Context
-from riesz_lab.tasks.scenes import SHOWN, SceneTask
+from riesz_lab.tasks.scenes import SceneTask, Shown
 
 Verdicts = list[list[Tensor]]
 """The discriminator's features per scale and layer; the last of a scale is its verdict."""
@@ -43,8 +44,7 @@ class Generation(SceneTask):
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Scenes | None) -> None:
         models.check(config.model, task=config.task, options=config.model_options)
-        with torch.device("meta"):
-            _discriminator(config)(4)
+        _discriminator_size(config.discriminator_options, 4)
         optimizers.check(config)
         cls.check_scenes(config, data_dir, data, multiple=STRIDE)
         if config.fit != "resize":
@@ -59,8 +59,7 @@ class Generation(SceneTask):
     def parameters(cls, config: Config) -> int:
         # Of the datasets we know, Cityscapes alone tells objects apart.
         channels = _channels(SCENES[config.dataset].labels(config.label_set).classes, config.dataset == "cityscapes")
-        with torch.device("meta"):
-            discriminator = models.parameters(_discriminator(config)(channels + 3))
+        discriminator = _discriminator_size(config.discriminator_options, channels + 3)
         return discriminator + models.count(
             config.model, channels=channels, classes=3, task=config.task, options=config.model_options
         )
@@ -82,7 +81,8 @@ class Generation(SceneTask):
             options=config.model_options,
         )
         discriminator = models.seeded(
-            lambda: _discriminator(config)(channels + 3), derived("discriminator", config.initialisation)
+            lambda: _discriminator(config.discriminator_options)(channels + 3),
+            derived("discriminator", config.initialisation),
         )
         self.models = {"generator": self._placed(generator), "discriminator": self._placed(discriminator)}
         rates = {"generator": config.lr, "discriminator": config.discriminator_lr}
@@ -131,22 +131,22 @@ class Generation(SceneTask):
         """As many images are generated as there are test scenes, from their label maps, and compared with theirs."""
         take_real = not self.fid.has_real
         self.fid.forget_generated()
-        self.shown: list[tuple[Tensor, Tensor, Tensor]] = []
-        for batch in self.test_batches():
+        self.shown: Shown = {}
+        for numbers, batch in self.test_batches():
             labels, real = self._inputs(batch)
             fake = self.models["generator"](labels)
             if take_real:
                 self.fid.add(real, real=True)
             self.fid.add(fake, real=False)
-            for index in range(min(len(batch), SHOWN - len(self.shown))):
-                self.shown.append((batch.labels_NHW[index], fake[index].cpu(), batch.images_NHWC[index]))
+            for number, i in self.shown_of(numbers):
+                self.shown[number] = batch.labels_NHW[i], fake[i].cpu(), batch.images_NHWC[i]
             yield None
         yield {self.score: self.fid.distance(), "diversity": self.fid.diversity()}
 
     def pictures(self) -> dict[str, bytes]:
         """Label map, generated image, real image."""
         palette = self.scenes.labels.palette
-        rows = [(palette[labels.numpy()], _image(fake), real.numpy()) for labels, fake, real in self.shown]
+        rows = [(palette[labels.numpy()], _image(fake), real.numpy()) for labels, fake, real in self.shown.values()]
         return {"samples": pictures.grid(rows)}
 
     def collapsed(self, history: list[dict[str, Any]]) -> str | None:
@@ -206,10 +206,14 @@ def _channels(classes: int, instances: bool) -> int:
     return classes + 1 + instances
 
 
-def _discriminator(config: Config) -> models.Builder:
-    return models.with_options(
-        "the discriminator", MultiscaleDiscriminator, "discriminator_options", config.discriminator_options
-    )
+def _discriminator(options: tuple[str, ...]) -> models.Builder:
+    return models.with_options("the discriminator", MultiscaleDiscriminator, "discriminator_options", options)
+
+
+@functools.lru_cache
+def _discriminator_size(options: tuple[str, ...], channels: int) -> int:
+    with torch.device("meta"):
+        return models.parameters(_discriminator(options)(channels))
 
 
 def _image(image_CHW: Tensor) -> np.ndarray:

@@ -21,6 +21,8 @@ from riesz_lab.tasks.base import Context, Task
 
 SHOWN = 4
 """Test scenes in a picture."""
+Shown = dict[int, tuple[Tensor, Tensor, Tensor]]
+"""Three pictures in a row, by the number of their scene."""
 
 
 class SceneTask(Task):
@@ -81,11 +83,17 @@ class SceneTask(Task):
         for number in parts:
             yield [next(made) for _ in range(number)]
 
-    def test_batches(self) -> Iterator[SceneBatch]:
-        """This process's share of the test scenes, in their order."""
+    def test_batches(self) -> Iterator[tuple[list[int], SceneBatch]]:
+        """This process's share of the test scenes, in their order, with their numbers."""
         mine = torch.arange(len(self.test))[self.context.rank :: self.context.world]
-        keys = [[(i, 0) for i in chunk.tolist()] for chunk in torch.split(mine, self.config.eval_batch_size)]
-        yield from self.test.batches(keys, self.context.workers)
+        chunks = [chunk.tolist() for chunk in torch.split(mine, self.config.eval_batch_size)]
+        made = self.test.batches([[(i, 0) for i in chunk] for chunk in chunks], self.context.workers)
+        yield from zip(chunks, made, strict=True)
+
+    def shown_of(self, numbers: list[int]) -> Iterator[tuple[int, int]]:
+        """Which of these test scenes a picture shows, evenly spread over all: (number, position)."""
+        wanted = set(range(0, len(self.test), -(-len(self.test) // SHOWN)))
+        return ((number, position) for position, number in enumerate(numbers) if number in wanted)
 
     def _normalised(self, images_NHWC: Tensor, factor: Tensor, offset: Tensor) -> Tensor:
         """Bytes as floats on the device: pixel * factor + offset per channel."""

@@ -24,7 +24,7 @@ from riesz_lab.meters import Meters
 from riesz_lab.models import pretrained
 from riesz_lab.models.unet import UNet
 from riesz_lab.tasks.base import Context
-from riesz_lab.tasks.scenes import SHOWN, SceneTask
+from riesz_lab.tasks.scenes import SceneTask, Shown
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """ImageNet's, as pretrained encoders expect."""
@@ -89,13 +89,13 @@ class Segmentation(SceneTask):
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         self.test_meters.reset()
         self.iou.reset()
-        self.shown: list[tuple[Tensor, Tensor, Tensor]] = []
-        for batch in self.test_batches():
+        self.shown: Shown = {}
+        for numbers, batch in self.test_batches():
             logits, _ = self._predict(batch, self.test_meters, "test")
             predicted = logits.argmax(1)
             self.iou.update(predicted, batch.labels_NHW.to(self.context.device).long())
-            for index in range(min(len(batch), SHOWN - len(self.shown))):
-                self.shown.append((batch.images_NHWC[index], batch.labels_NHW[index], predicted[index].cpu()))
+            for number, i in self.shown_of(numbers):
+                self.shown[number] = batch.images_NHWC[i], batch.labels_NHW[i], predicted[i].cpu()
             yield None
         self.iou.confmat = self.context.add_up(self.iou.confmat)
         scores = {"test_miou": float(self.iou.compute()), **self.test_meters.means(self.context.add_up)}
@@ -106,7 +106,7 @@ class Segmentation(SceneTask):
         palette = self.scenes.labels.palette
         rows = [
             (image.numpy(), palette[truth.numpy()], palette[predicted.numpy()])
-            for image, truth, predicted in self.shown
+            for image, truth, predicted in self.shown.values()
         ]
         return {"predictions": pictures.grid(rows)}
 
