@@ -1,4 +1,4 @@
-"""Train a small CNN on 4,000 real digits with SGD, ReweightedL2 and SobolevTilde, several seeds each; compare, and write a report.
+"""Train a small CNN on 4,000 real digits with SGD, ReweightedL2 and SobolevTilde, several seeds each, and report.
 
 Trials of one seed share their initial weights and the order of their images, so they are compared pair by pair. A trial
 that is stored already is not trained again.

@@ -1,4 +1,4 @@
-"""Objects by import path: "package.module:name", or "path/to/file.py:name". The user names code of their own here, and it is run."""
+"""Objects by import path: "package.module:name" or "path/to/file.py:name". It is the user's own code, and is run."""
 
 from __future__ import annotations
 

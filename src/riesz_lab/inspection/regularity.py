@@ -10,9 +10,9 @@ Definitions, for a weight seen along one axis as n filters w_i of m numbers each
 - spectrum(k): the mean over columns of |FFT of the column along the axis|^2 at frequency k, as a share of the total.
 
 Control: the same with the n filters in random order. The band is the middle 95% of shuffled curves; p is the share of
-orders, the true one included, whose curve(1) is at least as large. Intervals of curve and level are Student's, of a mean
-over clusters of the m numbers (the channels of the other axis; single numbers if those are few), with the normalisation
-of the filters taken as given.
+orders, the true one included, whose curve(1) is at least as large. Intervals of curve and level are Student's, of a
+mean over clusters of the m numbers (the channels of the other axis; single numbers if those are few), with the
+normalisation of the filters taken as given.
 
 Everything follows from the n x n matrices of products, so that an order costs n^2 and curve(1) of an order only n.
 """

@@ -94,10 +94,8 @@ class Own(Task):
         return loss
 
     def _batch(self, split: Any, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        rows = (
-            split[chosen] if isinstance(split, TensorDataset) else default_collate([split[i] for i in chosen.tolist()])
-        )
-        inputs, targets = rows
+        whole = isinstance(split, TensorDataset)
+        inputs, targets = split[chosen] if whole else default_collate([split[i] for i in chosen.tolist()])
         return inputs.to(self.context.device), targets.to(self.context.device)
 
     @torch.no_grad()
