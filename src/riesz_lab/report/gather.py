@@ -111,7 +111,7 @@ def network(model: str) -> str:
     return MODELS.get(model, model)
 
 
-def tables(store: Store, which: str = "last") -> list[Table]:
+def tables(store: Store) -> list[Table]:
     """Every table that stored trials allow, fullest sweeps first, then what belongs to none.
 
     A sweep that shares all its stored trials with a fuller one is left out unless all its arms are there: its sentences
@@ -131,7 +131,7 @@ def tables(store: Store, which: str = "last") -> list[Table]:
     order = list(SWEEPS)
     chosen.sort(key=lambda sweep: order.index(sweep.name))
     left = [trial for group, trials in groups.items() if group not in covered for trial in trials]
-    return [results(sweep, store, which) for sweep in (*chosen, *_adhoc(left))]
+    return [results(sweep, store) for sweep in (*chosen, *_adhoc(left))]
 
 
 @lru_cache(maxsize=64)

@@ -37,6 +37,7 @@
     });
     return {
       ...layout, xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis), autosize: true, showlegend: false,
+      hovermode: "closest", hoverdistance: 50,
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 8, r: 8, t: 14, b: 8 },
       font: { color: value("--text"), size: 12, family: "system-ui, sans-serif" },
       hoverlabel: { bgcolor: value("--raised"), bordercolor: value("--line"), font: { color: value("--text") } },

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from riesz_lab.errors import LabError
-from riesz_lab.report import behind, benchmarks, gather
+from riesz_lab.report import behind, benchmarks
 from riesz_lab.report.content import Finding, Page, Section
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figures import FIGURES
@@ -38,13 +38,12 @@ def build(evidence: Evidence, home: Path | None = None, title: str = "Channel-di
         home: the folder the page will lie in; links to trials start there.
         title: of the page.
     """
-    best = {table.sweep.name: table for table in gather.tables(evidence.store, "best")}
     return Page(
         title=title,
         lead=_lead(evidence),
         sections=[
             summary(evidence),
-            comparisons(evidence, best),
+            comparisons(evidence),
             paper_tables(evidence),
             *_figure_sections(evidence),
             _spectra(evidence),

@@ -55,20 +55,20 @@ def told(result: Result) -> str:
     return "\n".join([plain_table(HEAD[:width], rows, right=shown.numbers), shown.note, *result.sentences])
 
 
-def comparison_table(result: Result, best: Result | None = None) -> Table:
+def comparison_table(result: Result) -> Table:
     """A row per arm with all that the statistics hold."""
     return Table(
         caption=f"{result.sweep.name}: {result.sweep.about}",
         head=HEAD,
-        rows=[_row(result, label, best) for label in result.rows],
+        rows=[_row(result, label) for label in result.rows],
         numbers=frozenset(range(2, 13)),
         note=_note(result),
     )
 
 
-def comparisons(evidence: Evidence, which_best: dict[str, Result]) -> Section:
+def comparisons(evidence: Evidence) -> Section:
     """A table per sweep."""
-    blocks = [comparison_table(result, which_best.get(result.sweep.name)) for result in evidence.tables]
+    blocks = [comparison_table(result) for result in evidence.tables]
     return Section(
         name="comparisons",
         title="Comparisons in full",
@@ -81,11 +81,11 @@ def comparisons(evidence: Evidence, which_best: dict[str, Result]) -> Section:
     )
 
 
-def _row(result: Result, label: str, best: Result | None) -> list[Cell | str]:
+def _row(result: Result, label: str) -> list[Cell | str]:
     row = result.rows[label]
     times, digits = (100.0, 2) if result.percent else (1.0, 4)
     scores = [score for score in row.scores.values() if score is not None]
-    bests = [] if best is None else [score for score in best.rows[label].scores.values() if score is not None]
+    bests = [score for trial in row.trials.values() if (score := trial.score("best")) is not None]
     wanted = f" of {row.wanted}" if len(row.trials) < row.wanted else ""
     found = row.comparison
     return [
