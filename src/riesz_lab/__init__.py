@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from riesz_lab.compare import compare
+    from riesz_lab.comparing import compare
     from riesz_lab.config import Config
     from riesz_lab.data import Data, Images
     from riesz_lab.data.labels import Labels
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "compare": "compare",
+    "compare": "comparing",
     "Config": "config",
     "Data": "data",
     "Images": "data",

@@ -40,7 +40,7 @@ def infected_store(runs):
     """Trials whose settings, logs, layers, environments and reasons are hostile, each string in every place."""
     for index, attack in enumerate(HOSTILE):
         text = f"evil{index} {attack}"
-        for seed in range(3):
+        for seed in range(2):
             for metric in ("identity", "sobolev-tilde"):
                 config = replace(
                     recipe("demo"), recipe=f"evil{index}", seed=seed, metric=metric, dataset=text, model=text,

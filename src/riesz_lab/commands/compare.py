@@ -59,7 +59,7 @@ def _compare(
         output: the report.
     """
     from riesz_lab.commands.report import write
-    from riesz_lab.compare import compare
+    from riesz_lab.comparing import compare
     from riesz_lab.importing import load_object
     from riesz_lab.report import page, report, summary
 

@@ -65,7 +65,10 @@
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     };
     drawn.add(plot);
-    return Plotly.react(plot, traces, ground(layout), options);
+    return Plotly.react(plot, traces, ground(layout), options).then(() => {
+      const tools = plot.querySelector(".modebar");
+      if (tools) tools.setAttribute("aria-label", "Tools of the chart");
+    });
   };
   const restyle = () => { for (const plot of drawn) draw(plot); };
 

@@ -134,7 +134,7 @@ def _own_loop(
         if not seen:
             raise LabError(f"{_name(function)!r} did not call attach(optimizer, model): every trial would be the same")
         if isinstance(value, torch.Tensor) and value.numel() == 1:
-            value = value.item()
+            value = value.detach().item()
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise LabError(f"{_name(function)!r} returned {value!r:.80}; allowed: a number, its score")
         row = {"epoch": 1, "step": 0, score: float(value)} if math.isfinite(value) else None
