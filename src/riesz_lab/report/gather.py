@@ -112,20 +112,22 @@ def network(model: str) -> str:
 
 
 def tables(store: Store) -> list[Table]:
-    """Every table that stored trials allow, fullest sweeps first, then what belongs to none.
+    """Every table that complete trials allow: those of sweeps, in the order of `SWEEPS`, then what belongs to none.
 
-    A sweep that shares all its stored trials with a fuller one is left out unless all its arms are there: its sentences
-    would only say again what the other's say.
+    Sweeps share trials. One whose trials all belong to sweeps with more arms there is left out: it would say again what
+    they say.
     """
-    groups = store.groups()
-    known = [(sweep, _arms_there(sweep, groups)) for sweep in map(_make, SWEEPS)]
-    known = [(sweep, arms) for sweep, arms in known if arms]
-    known.sort(key=lambda pair: (-len(pair[1]) / len(pair[0].arms), -len(pair[1])))
+    groups: dict[str, list[StoredTrial]] = {}
+    for trial in store.trials:
+        if trial.result is not None:
+            groups.setdefault(trial.config.group, []).append(trial)
+    known = [(sweep, [arm for arm in sweep.arms if arm.config.group in groups]) for sweep in map(_make, SWEEPS)]
+    known.sort(key=lambda pair: (-len(pair[1]), -len(pair[1]) / len(pair[0].arms)))
     covered: set[str] = set()
     chosen: list[Sweep] = []
     for sweep, arms in known:
         mine = {arm.config.group for arm in arms}
-        if not mine <= covered or len(arms) == len(sweep.arms):
+        if not mine <= covered:
             chosen.append(_with_seeds(sweep, [trial for group in sorted(mine) for trial in groups[group]]))
             covered |= mine
     order = list(SWEEPS)
@@ -137,10 +139,6 @@ def tables(store: Store) -> list[Table]:
 @lru_cache(maxsize=64)
 def _make(name: str) -> Sweep:
     return SWEEPS[name]()
-
-
-def _arms_there(sweep: Sweep, groups: dict[str, list[StoredTrial]]) -> list[Arm]:
-    return [arm for arm in sweep.arms if arm.config.group in groups]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.gather import scale
 from riesz_lab.statistics import Comparison
+from riesz_lab.sweeps import SWEEPS
 from riesz_lab.sweeps import Table as Result
 from riesz_lab.tables import table as plain_table
 
@@ -20,11 +21,16 @@ HEAD = (
 
 def summary(evidence: Evidence) -> Section:
     findings = []
-    for result in evidence.tables:
+    said: set[tuple[str, str]] = set()
+    for result in sorted(evidence.tables, key=lambda table: -len(table.comparisons)):
         config = next(iter(result.rows.values())).arm.config
         for label, found in result.comparisons.items():
-            if found.trials:
-                baseline = result.rows[label].arm.baseline
+            baseline = result.rows[label].arm.baseline
+            assert baseline is not None
+            pair = (result.rows[label].arm.config.group, result.rows[baseline].arm.config.group)
+            # Sweeps share comparisons: each is told once, with the correction of the largest table.
+            if found.trials and pair not in said:
+                said.add(pair)
                 subject = f"{label} against {baseline}"
                 told = Finding(found.verdict, subject, f"{found.sentence}.", result.sweep.name, scale(config))
                 findings.append(told)
@@ -136,7 +142,7 @@ def _unfinished(evidence: Evidence) -> list[str]:
     for result in evidence.tables:
         lacking = {label: row.wanted - len(row.trials) for label, row in result.rows.items()}
         lacking = {label: count for label, count in lacking.items() if count > 0}
-        if lacking:
+        if lacking and result.sweep.name in SWEEPS:
             arms = ", ".join(f"{label} ({count})" for label, count in list(lacking.items())[:8])
             more = f" and {len(lacking) - 8} more" if len(lacking) > 8 else ""
             told.append(
