@@ -165,8 +165,16 @@ def shifted(*differences):
             r"better by 1\.04 points \(95% interval \+0\.90 to \+1\.18",
         ),
         (shifted(-0.010, -0.011, -0.009, -0.012, -0.010), "worse", r"worse by 1\.04 points"),
-        (shifted(0.0003, 0.0005, -0.0002, 0.0001, -0.0004), "no difference", r"no difference larger than 0\.20 points"),
-        (shifted(0.02, -0.015, 0.01, -0.02, 0.001), "no evidence", r"no evidence of a difference.*in 4 of 5"),
+        (
+            shifted(0.0003, 0.0005, -0.0002, 0.0001, -0.0004),
+            "no difference",
+            r"no difference larger than 0\.20 points: \+0\.0060 points \(",
+        ),
+        (
+            shifted(0.02, -0.015, 0.01, -0.02, 0.001),
+            "no evidence",
+            r"no evidence of a difference: -0\.08 points \(95% .*with 80% power is \d",
+        ),
         (shifted(0, 0, 0, 0, 0), "identical", "identical in all 5 pairs"),
         (shifted(0.01, 0.01, 0.01, 0.01, 0.01), "no claim", "the same in all 5 pairs, so its spread cannot be told"),
         (shifted(0.01, 0.02), "no claim", "2 pairs are too few, 3 are the least"),
@@ -213,7 +221,7 @@ def test_no_claim_in_favour_of_a_side_that_diverged(lost):
     found = paired(by_seed(BASE), {**gain, 2: lost}, margin=0.002)
     assert found.verdict == "no claim"
     assert found.n == 4
-    assert "leaves out trials that diverged" in found.sentence
+    assert "the difference leaves out trials that diverged" in found.sentence
     assert "1 of 5 trials, baseline 0 of 5" in found.sentence
     # Divergence of the baseline speaks for the method: the claim stands.
     assert paired({**by_seed(BASE), 2: lost}, gain, margin=0.002).verdict == "better"
@@ -235,6 +243,7 @@ def test_correction_may_take_a_claim_back_and_says_so():
     assert weak.verdict == "better"
     table = holm({number: replace(weak) for number in range(20)})
     assert table[0].verdict == "no evidence"
+    assert "no evidence that survives the correction for 20 comparisons" in table[0].sentence
     assert "after Holm for 20" in table[0].sentence
 
 
