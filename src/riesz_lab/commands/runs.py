@@ -25,7 +25,8 @@ Where = Annotated[
     tyro.conf.arg(help="Only trials with these, as name=value: recipe=demo, metric=sobolev*, status=failed, seed=3."),
 ]
 Runs = Annotated[Path, tyro.conf.arg(help="Folder of all trials, or of one recipe.")]
-Name = tyro.conf.Positional[str]
+Group = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="GROUP")]]
+File = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FILE")]]
 
 
 def run(arguments: list[str]) -> int:
@@ -100,7 +101,7 @@ def _list_groups(trials: list[StoredTrial]) -> None:
     print_table(head, rows, right=(4, 5, 6, 7))
 
 
-def _compare(baseline: Name, method: Name, margin: float = 0.002, runs: Runs = Path("runs")) -> int:
+def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs = Path("runs")) -> int:
     """Compare two groups of trials pair by pair: those with equal initial weights and order of images.
 
     Args:
@@ -134,7 +135,7 @@ def _compare(baseline: Name, method: Name, margin: float = 0.002, runs: Runs = P
     return 0
 
 
-def _export(file: tyro.conf.Positional[Path], where: Where = (), runs: Runs = Path("runs")) -> int:
+def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     """Write the trials to a file, one row each: settings, status, last and best scores.
 
     Args:

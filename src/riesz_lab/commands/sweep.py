@@ -43,7 +43,7 @@ class Options:
     """Print the table of what is complete, and stop."""
     which: Literal["last", "best"] = "last"
     """Compare scores of the last epoch, or of the best one (chosen by looking at the test set: flattering)."""
-    csv: Path | None = None
+    output: Path | None = None
     """Also write the table to this file (.csv or .parquet)."""
 
     tune_lr: bool = False
@@ -91,7 +91,7 @@ def run(arguments: list[str]) -> int:
     options = tyro.cli(
         Options,
         prog=f"riesz sweep {name}",
-        description=f"{chosen.about}. Reproduces: {chosen.reproduces}.",
+        description=f"{chosen.about}. In the paper: {chosen.reproduces}.",
         args=arguments[1:],
     )
     return _run(chosen.with_trials(options.trials).only(options.only), options)
@@ -185,9 +185,9 @@ def _report(found: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
     made = results(found, store, options.which)
     print()
     print(text.told(made, chosen))
-    if options.csv is not None:
-        export.write(text.records(made, chosen), options.csv)
-        print(f"Written: {options.csv}")
+    if options.output is not None:
+        export.write(text.records(made, chosen), options.output)
+        print(f"Written: {options.output}")
     return 0
 
 

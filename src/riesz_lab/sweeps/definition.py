@@ -31,7 +31,7 @@ class Sweep:
     Attributes:
         name: what the command line calls it.
         about: what it asks, in a line.
-        reproduces: which table or figure of the paper it is, or what the paper lacks.
+        reproduces: which table or figure it is in the paper.
         arms: its settings.
         trials: seeds per arm unless another number is asked for.
         first_seed: the seeds are this and the following ones.

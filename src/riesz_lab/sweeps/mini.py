@@ -15,7 +15,7 @@ from riesz_lab.sweeps.definition import Arm, Sweep
 
 
 def _mini(full: Sweep, arms: tuple[Arm, ...] | list[Arm], trials: int = 5) -> Sweep:
-    return replace(full, name=f"{full.name}-mini", arms=tuple(arms), trials=trials, about=f"{full.about}; small")
+    return replace(full, name=f"{full.name}-mini", arms=tuple(arms), trials=trials, about=f"{full.about} (small)")
 
 
 def _cnn(name: str = "fashion-cnn-mini") -> Config:
