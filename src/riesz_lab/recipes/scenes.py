@@ -110,7 +110,7 @@ def camvid_spade_mini() -> Config:
         width=128,
         model_options=("width=8", "hidden=16"),
         discriminator_options=("scales=2", "width=16", "layers=3"),
-        epochs=8,
+        epochs=6,
         batch_size=4,
         lr=1e-3,
         discriminator_lr=4e-3,
