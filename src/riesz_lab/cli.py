@@ -27,6 +27,7 @@ NEEDED = {
     "rich": "rich",
     "safetensors": "safetensors",
     "scipy": "scipy",
+    "torchmetrics": "torchmetrics",
     "tyro": "tyro",
 }
 

@@ -50,11 +50,23 @@ class Config:
     """Use only this many test images, the same ones for every seed."""
     hold_out: int = 0
     """Keep this many training images apart and test on them instead of the test set, for tuning."""
-    augment: Literal["none", "crop-flip"] = "none"
-    """crop-flip: pad by 4, crop at random, flip at random."""
+    augment: Literal["none", "crop-flip", "flip", "scale-crop-flip-colour"] = "none"
+    """crop-flip: pad by 4, crop at random, flip at random. For scenes: flip, or scale-crop-flip-colour."""
+    height: int = 0
+    """Scenes: rows that the network sees."""
+    width: int = 0
+    """Scenes: columns that the network sees."""
+    fit: Literal["resize", "crop"] = "resize"
+    """Scenes: bring all to this size; or train on crops of this size and test on whole scenes."""
+    label_set: Literal["train", "all"] = "train"
+    """Scenes of Cityscapes: the 19 labels that are trained on, or all 34."""
 
     model: str = "cnn"
     """A built-in model or your own as "package.module:function"."""
+    model_options: tuple[str, ...] = ()
+    """Options of the model, as name=value, such as depth=50 width=64."""
+    pretrained: str = ""
+    """Segmentation: file with the encoder's weights under torchvision's names; a path, or a name in DATA/weights."""
 
     epochs: int = 10
     """Passes over the training images."""
@@ -88,6 +100,21 @@ class Config:
     warmup_epochs: float = 0.0
     """Raise the rate linearly from zero over this many epochs."""
 
+    discriminator_lr: float | None = None
+    """Generation: initial rate of the discriminator; lr is then the generator's."""
+    discriminator_options: tuple[str, ...] = ()
+    """Generation: options of the discriminator, as name=value, such as scales=2 width=64 layers=4."""
+    feature_matching: float = 10.0
+    """Generation: weight of the distance between the discriminator's features of real and generated images."""
+    perceptual: float = 0.0
+    """Generation: weight of the distance between VGG-19's features of real and generated images."""
+    perceptual_weights: str = ""
+    """Generation: file with VGG-19's weights under torchvision's names; a path, or a name in DATA/weights."""
+    fid: Literal["proxy", "inception"] = "proxy"
+    """Generation: features of the score. proxy: a small fixed network, comparable with no published FID."""
+    fid_weights: str = ""
+    """Generation: file with the weights of inception, as torch-fidelity publishes them."""
+
     metric: str = "identity"
     """The inner product, such as "sobolev-tilde(lam=0.5)"; identity is the plain optimizer."""
     direction: Literal["output", "input", "rasterized"] | int = "output"
@@ -103,6 +130,8 @@ class Config:
 
     eval_every: int = 1
     """Evaluate on the test images every so many epochs, and always after the last."""
+    eval_first: bool = False
+    """Evaluate before the first step too, as epoch 0."""
     eval_batch_size: int = 500
     """Images per step of an evaluation."""
     precision: Literal["32", "bf16-mixed", "16-mixed"] = "32"
@@ -221,6 +250,7 @@ def _check_ranges(config: Config) -> None:
     at_least = dict.fromkeys(("epochs", "batch_size", "accumulate", "drop_every", "eval_every", "eval_batch_size"), 1)
     at_least |= dict.fromkeys(("max_steps", "train_limit", "test_limit"), 1)
     at_least |= dict.fromkeys(("hold_out", "smooth_epochs", "lr", "momentum", "weight_decay", "warmup_epochs"), 0)
+    at_least |= dict.fromkeys(("height", "width", "discriminator_lr", "feature_matching", "perceptual"), 0)
     # The seeds end in torch generators, which take 64 bits.
     at_least |= dict.fromkeys(SEEDS, 0)
     for name, least in at_least.items():

@@ -13,6 +13,9 @@ from riesz_lab.config import Config
 from riesz_lab.errors import BadFileError, LabError
 from riesz_lab.trial import read_config, read_json
 
+STATUSES = ("finished", "diverged", "collapsed")
+"""How a complete trial ended: well; with a loss that is no number; or as its task's rule of collapse says."""
+
 
 @dataclass(frozen=True)
 class StoredTrial:
@@ -32,7 +35,7 @@ class StoredTrial:
 
     @property
     def status(self) -> str:
-        """finished, diverged, failed, or unfinished."""
+        """finished, diverged, collapsed, failed, or unfinished."""
         if self.result is not None:
             return str(self.result["status"])
         return "unfinished" if self.failure is None else "failed"
@@ -41,6 +44,11 @@ class StoredTrial:
         """The last or best score; None if there is none."""
         row = None if self.result is None else self.result[which]
         return None if row is None else row[self.result["score"]]  # type: ignore[index]
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more of the score is better."""
+        return self.result is None or bool(self.result.get("higher_is_better", True))
 
     def history(self) -> list[dict[str, Any]]:
         """One row per epoch."""
@@ -122,7 +130,7 @@ def _failure(file: Path) -> str | None:
 def _check_result(path: Path, result: object) -> None:
     ok = (
         isinstance(result, dict)
-        and result.get("status") in ("finished", "diverged")
+        and result.get("status") in STATUSES
         and isinstance(result.get("score"), str)
         and all(
             which in result

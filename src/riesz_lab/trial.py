@@ -4,6 +4,7 @@
         config.json           the settings; the id is their hash
         environment.json      where it ran: one entry per session
         history.jsonl         one line per epoch
+        pictures/             what an evaluation had to show, where a task makes pictures
         timing.jsonl          seconds, images/s and memory per epoch: what two equal trials may differ in
         checkpoints/          the state while it runs, gone once it is finished
         weights.safetensors   the final weights
@@ -43,6 +44,7 @@ class Trial:
         self.config = config
         self.path = Path(runs) / config.recipe / f"{kind}-seed{config.seed}-{config.id}"
         self.checkpoints = self.path / "checkpoints"
+        self.pictures = self.path / "pictures"
         self.result_file = self.path / "result.json"
         self.weights_file = self.path / "weights.safetensors"
         self.history_file = self.path / "history.jsonl"
@@ -74,6 +76,13 @@ class Trial:
         """All rows at once: the file never holds more or less than the state it belongs to."""
         lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         atomic.write_bytes(self.history_file, lines.encode())
+
+    def add_picture(self, name: str, png: bytes) -> None:
+        try:
+            self.pictures.mkdir(exist_ok=True)
+        except OSError as error:
+            raise atomic.cannot_write(self.pictures, error) from error
+        atomic.write_bytes(self.pictures / name, png)
 
     def add_timing(self, row: dict[str, Any]) -> None:
         _append(self.timing_file, row)
@@ -116,7 +125,7 @@ class Trial:
             raise LabError(f"{file} holds other settings than its directory's name says; move the directory away")
 
     def _tidy(self) -> None:
-        for folder in (self.path, self.checkpoints):
+        for folder in (self.path, self.checkpoints, self.pictures):
             for left in folder.glob(".*.tmp"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.result_file.exists():

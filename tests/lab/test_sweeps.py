@@ -7,11 +7,10 @@ from sweep_helpers import short, write
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
-from riesz_lab.recipes import RECIPES
 from riesz_lab.store import Store
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, plan, results, sweep, text, tuning
 
-THERE = [name for name in SWEEPS if name.removesuffix("-mini") not in ("voc", "spade") or "voc-unet50" in RECIPES]
+SCENES = [name for name in SWEEPS if name.removesuffix("-mini") in ("voc", "spade")]
 
 
 def two_arms(**settings):
@@ -22,7 +21,7 @@ def two_arms(**settings):
 # -- definitions ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", THERE)
+@pytest.mark.parametrize("name", SWEEPS)
 def test_every_sweep_is_well_formed(name):
     found = sweep(name)
     assert found.name == name
@@ -111,16 +110,17 @@ def test_mistakes_are_named(make, told):
         make()
 
 
-@pytest.mark.parametrize("name", [name for name in THERE if name.removesuffix("-mini") not in ("voc", "spade")])
+@pytest.mark.parametrize("name", SWEEPS)
 def test_every_trial_has_an_estimate(name):
     for arm in sweep(name).arms:
         assert costs.cpu_hours(arm.config) > 0
-        assert costs.gpu_hours(arm.config) > 0
+        # What scenes cost on a GPU is not known, and a dry run says so.
+        assert (costs.gpu_hours(arm.config) is None) == (name in SCENES)
 
 
 def test_small_forms_are_estimated_at_half_an_hour_at_most():
-    for name in THERE:
-        if name.endswith("-mini") and name not in ("voc-mini", "spade-mini"):
+    for name in SWEEPS:
+        if name.endswith("-mini"):
             assert sum(costs.cpu_hours(config) for config in sweep(name).all_configs()) <= 0.5, name
 
 

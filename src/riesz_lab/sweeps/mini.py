@@ -94,11 +94,12 @@ def controls() -> Sweep:
 
 
 def voc() -> Sweep:
-    return _mini(replace(paper.voc(), arms=()), paper.methods(recipe("camvid-unet-mini")), trials=3)
+    base = replace(recipe("camvid-unet-mini"), epochs=5, drop_every=4)
+    return _mini(paper.voc(), paper.methods(base), trials=3)
 
 
 def spade() -> Sweep:
-    return _mini(replace(paper.spade(), arms=()), paper.methods(recipe("camvid-spade-mini")), trials=3)
+    return _mini(paper.spade(), paper.methods(recipe("camvid-spade-mini"), "Adam"), trials=3)
 
 
 SWEEPS: dict[str, Callable[[], Sweep]] = {

@@ -22,7 +22,7 @@ class Row:
         arm: its settings.
         trials: those that are complete, by (initialisation seed, data seed).
         wanted: how many the sweep asks for.
-        scores: of the complete ones; None for one that diverged.
+        scores: of the complete ones; None for one that diverged or collapsed.
         comparison: with its baseline, Holm-corrected over the table; None for an arm without one.
     """
 
@@ -79,11 +79,13 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
     """
     complete = {trial.config.id: trial for trial in store.trials if trial.result is not None}
     task = task_class(sweep.arms[0].config.task)
+    wanted = {config.id for config in sweep.all_configs()}
     found = {arm.label: _complete(sweep.configs(arm), complete) for arm in sweep.arms}
     scores = {
         label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in trials.items()}
         for label, trials in found.items()
     }
+    score = next((str(t.result["score"]) for t in complete.values() if t.result and t.config.id in wanted), "score")
     comparisons = holm(
         {
             arm.label: paired(
@@ -91,7 +93,7 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
                 _keyed(scores[arm.label]),
                 margin=sweep.margin,
                 higher_is_better=task.higher_is_better,
-                percent=is_percent(task.score),
+                percent=is_percent(score),
                 collapsed=sweep.collapsed,
             )
             for arm in sweep.arms
@@ -102,11 +104,11 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
         arm.label: Row(arm, found[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
     }
-    return Table(sweep, which, task.score, rows)
+    return Table(sweep, which, score, rows)
 
 
 def is_percent(score: str) -> bool:
-    return not score.endswith(("fid", "loss", "distance"))
+    return score.endswith(("accuracy", "miou"))
 
 
 def _complete(configs: list[Config], complete: dict[str, StoredTrial]) -> dict[Key, StoredTrial]:
