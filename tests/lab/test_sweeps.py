@@ -146,6 +146,14 @@ def test_results_pair_by_seed_and_correct_over_the_table(tmp_path):
     assert records[1]["verdict"] == "better"
 
 
+def test_a_margin_may_be_a_share_of_the_baselines_mean(tmp_path):
+    found = two_arms(relative_margin=0.05)
+    for config in found.all_configs():
+        write(tmp_path, config, 0.8 + 0.01 * config.seed)
+    assert results(found, Store(tmp_path)).comparisons["ours"].margin == pytest.approx(0.05 * 0.82)
+    assert results(found, Store(tmp_path / "nowhere")).comparisons["ours"].margin == 0.002
+
+
 def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
     found = two_arms()
     for config in found.configs(found.arms[0])[:4]:

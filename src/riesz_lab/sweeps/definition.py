@@ -37,6 +37,7 @@ class Sweep:
         first_seed: the seeds are this and the following ones.
         crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
         margin: the largest difference in score that does not matter.
+        relative_margin: the same as a share of the baseline's mean, for scores without a fixed scale, such as FID.
         collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
     """
 
@@ -48,6 +49,7 @@ class Sweep:
     first_seed: int = 0
     crossed: bool = False
     margin: float = 0.002
+    relative_margin: float | None = None
     collapsed: float | None = None
 
     def __post_init__(self) -> None:

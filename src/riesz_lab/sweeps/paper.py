@@ -225,7 +225,7 @@ def spade() -> Sweep:
         reproduces="figure of FID against epoch",
         arms=(*methods(recipe("cityscapes-spade")), *methods(recipe("cityscapes-spade-adam"), "Adam")),
         trials=6,
-        margin=1.0,
+        relative_margin=0.05,
     )
 
 

@@ -91,7 +91,7 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
             arm.label: paired(
                 _keyed(scores[arm.baseline]),
                 _keyed(scores[arm.label]),
-                margin=sweep.margin,
+                margin=_margin(sweep, scores[arm.baseline]),
                 higher_is_better=task.higher_is_better,
                 percent=is_percent(score),
                 collapsed=sweep.collapsed,
@@ -105,6 +105,13 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
         for arm in sweep.arms
     }
     return Table(sweep, which, score, rows)
+
+
+def _margin(sweep: Sweep, baseline: dict[Key, float | None]) -> float:
+    finite = [score for score in baseline.values() if score is not None]
+    if sweep.relative_margin is None or not any(finite):
+        return sweep.margin
+    return abs(sweep.relative_margin * sum(finite) / len(finite))
 
 
 def is_percent(score: str) -> bool:
