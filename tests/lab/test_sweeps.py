@@ -154,6 +154,19 @@ def test_a_margin_may_be_a_share_of_the_baselines_mean(tmp_path):
     assert results(found, Store(tmp_path / "nowhere")).comparisons["ours"].margin == 0.002
 
 
+def test_a_part_of_a_sweep_is_corrected_for_the_whole(tmp_path):
+    whole = sweep("controls-mini")
+    part = whole.only(["ReweightedL2, norm"])
+    assert len(part.arms) == 2
+    assert part.family == whole.family == 8
+    for arm, gain in zip(part.arms, (0, 0.01), strict=True):
+        for config in part.configs(arm):
+            write(tmp_path, config, 0.8 + gain + 0.003 * gain * config.seed)
+    found = results(part, Store(tmp_path)).comparisons["ReweightedL2, norm kept"]
+    assert found.p_holm == pytest.approx(8 * found.p)
+    assert "after Holm for 8" in found.sentence
+
+
 def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
     found = two_arms()
     for config in found.configs(found.arms[0])[:4]:
@@ -165,6 +178,7 @@ def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
     assert list(table.rows["ours"].scores.values()) == [None]
     assert table.comparisons["ours"].verdict == "no claim"
     assert "1/5" in text.told(table)
+    assert "Not complete." in text.told(table)
 
 
 def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):

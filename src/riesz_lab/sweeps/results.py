@@ -98,7 +98,8 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
             )
             for arm in sweep.arms
             if arm.baseline is not None
-        }
+        },
+        sweep.family,
     )
     rows = {
         arm.label: Row(arm, found[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
