@@ -160,7 +160,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, for JSON."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:

@@ -9,6 +9,7 @@ scenes, and with no published FID.
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from riesz_lab import models
-from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.errors import BadFileError, ConfigError, LabError
 from riesz_lab.models import pretrained
 
 PROXY_SEED = 20210501
@@ -115,7 +116,20 @@ def build(kind: str, weights: str, data_dir: Path, device: torch.device) -> FID:
     if kind == "proxy":
         score = FID(feature=models.seeded(ProxyFeatures, PROXY_SEED))
     else:
-        path = pretrained.find(weights, data_dir, "fid_weights")
-        score = FID(feature=2048, feature_extractor_weights_path=str(path))
+        score = _inception(pretrained.find(weights, data_dir, "fid_weights"))
     score.torchmetrics.to(device)
     return score
+
+
+def _inception(path: Path) -> FID:
+    # torch-fidelity would run whatever code the file holds: it is read as tensors here, and written anew for it.
+    tensors = pretrained.read(path)
+    with tempfile.TemporaryDirectory() as folder:
+        clean = Path(folder) / "inception.pth"
+        torch.save(tensors, clean)
+        try:
+            return FID(feature=2048, feature_extractor_weights_path=str(clean))
+        except (RuntimeError, KeyError) as error:
+            raise BadFileError(
+                f"{path} does not hold Inception's weights: {str(error).splitlines()[0][:200]}"
+            ) from None

@@ -6,10 +6,12 @@ With the executor "nodes" it is Ray with a second node on this machine, which is
 is a SIGKILL. What must hold is read from the trials' directories alone. Prints a JSON line.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import random
+import re
 import secrets
 import signal
 import socket
@@ -21,7 +23,6 @@ from pathlib import Path
 import psutil
 
 HERE = Path(__file__).parent
-MARK = {"local": "riesz_lab.sweeps.worker", "ray": "ray::trial"}
 
 
 def start(executor, folder, sweep, *more):
@@ -37,23 +38,21 @@ def start(executor, folder, sweep, *more):
     return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
 
-def workers(driver, executor):
-    """Processes that train at this moment, below the driver or the Ray it started."""
+def training(folder):
+    """Processes that are in the midst of a trial, as the locks of the trials tell."""
     found = []
-    try:
-        children = psutil.Process(driver.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-    for child in children:
-        try:
-            told = " ".join(child.cmdline())
-            # A local worker without a child has no trial yet; a trial has the same command line as its worker.
-            busy = child.children() or MARK[executor] in " ".join(child.parent().cmdline())
-            if MARK[executor] in told and (busy or executor == "ray"):
-                found.append(child.pid)
-        except psutil.Error:
-            continue
-    return found
+    for lock in folder.glob("*/*/lock"):
+        owner = re.match(r"process (\d+) on", lock.read_text())
+        if owner and not (lock.parent / "result.json").exists() and (lock.parent / "history.jsonl").exists():
+            found.append(int(owner[1]))
+    return [pid for pid in found if psutil.pid_exists(pid)]
+
+
+def victim(pid, chance):
+    """The trial's own process, or now and then the worker that it was forked from."""
+    parent = psutil.Process(pid).parent()
+    is_worker = parent is not None and "riesz_lab.sweeps.worker" in " ".join(parent.cmdline())
+    return parent.pid if is_worker and chance.random() < 0.3 else pid
 
 
 def second_node(folder, sweep="thirty"):
@@ -111,21 +110,19 @@ def main(executor, folder, worker_kills=10, driver_kills=2, sweep="thirty"):
             assert seen.setdefault(file, state) == state, f"{file} was written again"
         if driver.poll() is not None and (driver.returncode == 0 or killed["drivers"] == driver_kills):
             break
-        time.sleep(chance.uniform(0.3, 1.2))
-        alive = workers(driver, executor)
+        time.sleep(chance.uniform(0.1, 0.8))
+        alive = training(folder)
         # Drivers are killed in the midst of it: after a third and two thirds of the workers' kills.
         due = worker_kills * (killed["drivers"] + 1) // (driver_kills + 1)
-        if killed["drivers"] < driver_kills and killed["workers"] >= due and alive:
+        if killed["drivers"] < driver_kills and killed["workers"] >= due and alive and complete(folder):
             driver.kill()
             driver.wait()
             killed["drivers"] += 1
             driver = start(executor, folder, sweep)
         elif killed["workers"] < worker_kills and alive:
-            try:
-                os.kill(chance.choice(alive), signal.SIGKILL)
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                os.kill(victim(chance.choice(alive), chance), signal.SIGKILL)
                 killed["workers"] += 1
-            except ProcessLookupError:
-                pass
     assert driver.wait(60) == 0, (folder / "driver.log").read_text()
     print(json.dumps({**killed, **account(folder)}))
 

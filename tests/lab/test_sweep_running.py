@@ -1,5 +1,6 @@
 """Killed, stopped, failing: a sweep loses nothing and completes nothing twice."""
 
+import io
 import json
 import os
 import signal
@@ -9,14 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
-from lab_helpers import outcome_bytes, riesz
+from lab_helpers import outcome_bytes
+from lab_helpers import riesz as riesz_process
 from sweep_helpers import data, six, thirty, write
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, StoppedError
 from riesz_lab.hardware import Hardware
 from riesz_lab.store import Store
-from riesz_lab.sweeps import driver, on_ray, plan
+from riesz_lab.sweeps import driver, on_ray, plan, watch
 from riesz_lab.sweeps.executor import Ended
 from riesz_lab.sweeps.local import Local
 from riesz_lab.trainer import train
@@ -160,7 +162,7 @@ def test_workers_train_the_same_bits_as_one_process_and_a_stopped_sweep_continue
     assert first.returncode == 143, errors
     assert "Run the same command to continue" in errors.decode()
     assert not list((tmp_path / "sweep").glob("*/*/.*.tmp"))
-    done = riesz(*command[3:], env=ENVIRONMENT, check=0)
+    done = riesz_process(*command[3:], env=ENVIRONMENT, check=0)
     assert "6 trials" in done.stdout
     assert "no claim: 2 pairs are too few" in done.stdout
     for config in six().all_configs():
@@ -170,17 +172,63 @@ def test_workers_train_the_same_bits_as_one_process_and_a_stopped_sweep_continue
 
 def test_what_fails_is_listed_with_its_reason_and_retried_on_request(tmp_path):
     command = ("sweep", "sweep_helpers:failing", "--workers", "1", "--runs", tmp_path, "--accelerator", "cpu")
-    first = riesz(*command, env=ENVIRONMENT, check=1)
+    first = riesz_process(*command, env=ENVIRONMENT, check=1)
     assert "1 failed; try them again with --retry-failed" in first.stdout
     assert "broken, seed 0" in first.stdout
     assert "this network cannot be built" in first.stdout
     (failed,) = [trial for trial in Store(tmp_path).trials if trial.status == "failed"]
     assert "Traceback" in json.loads((failed.path / "failure.json").read_text())["details"]
     assert len(Store(tmp_path).trials) == 3
-    again = riesz(*command, env=ENVIRONMENT, check=1)
+    again = riesz_process(*command, env=ENVIRONMENT, check=1)
     assert "2 complete, 0 to be continued, 0 new, 1 failed before" in again.stdout
-    retried = riesz(*command, "--retry-failed", env=ENVIRONMENT, check=1)
+    retried = riesz_process(*command, "--retry-failed", env=ENVIRONMENT, check=1)
     assert "2 complete, 1 to be continued, 0 new, 0 failed before" in retried.stdout
+
+
+def test_a_worker_that_cannot_even_start_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    (tmp_path / "python").write_text("#!/bin/sh\necho no torch here >&2\nexit 3\n")
+    (tmp_path / "python").chmod(0o755)
+    made = plan.make(six().all_configs()[:1], tmp_path)
+    driver.drive(made, Local(1, 1), driver.Place(runs=tmp_path, data_dir=tmp_path), retries=1)
+    assert list(made.failed.values()) == ["its worker ended with status 3 (no torch here), 2 times"]
+
+
+def test_rates_are_tuned_first_and_the_table_says_so(tmp_path, riesz, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
+    command = ("sweep", "sweep_helpers:six", "--only", "sobolev", "--trials", "1", "--workers", "1", "--tune-lr")
+    command += ("--lr-factors", "1", "2", "--tune-trials", "1", "--hold-out", "20", "--runs", tmp_path / "runs")
+    status, out, err = riesz(*command)
+    assert status == 0, err
+    assert "thirty tuning: 4 trials" in out
+    assert "thirty: 2 trials" in out
+    assert "Each arm has its own rate" in out
+    stored = Store(tmp_path / "runs").trials
+    assert sorted((t.config.hold_out, t.config.seed) for t in stored) == [(0, 0)] * 2 + [(20, 1000)] * 4
+    status, again, _ = riesz(*command, "--table")
+    assert again.strip() == out[out.index("arm ") :].strip()
+
+
+def test_the_live_table_shows_every_arm(tmp_path):
+    from rich.console import Console
+
+    made = plan.make(six().all_configs(), tmp_path)
+    shown = watch.Live(six(), made, tmp_path, 2)
+    try:
+        first, *_ = six().all_configs()
+        shown.began(first)
+        shown.tick([first])
+        console = Console(width=120, record=True, file=io.StringIO())
+        console.print(shown._table())
+        made.done[first.id] = "finished"
+        shown.tick([])
+        console.print(shown._table())
+    finally:
+        shown.close()
+    told = console.export_text()
+    assert "seed 0 epoch 1/2" in told
+    assert "1/6 trials" in told
+    assert all(arm.label in told for arm in six().arms)
 
 
 def killed(*arguments):
@@ -223,7 +271,7 @@ def test_ray_survives_the_loss_of_a_node(tmp_path, capsys):
 
 def test_ray_trains_the_same_bits(tmp_path):
     command = ("sweep", "sweep_helpers:six", "--only", "sobolev", "--trials", "1", "--workers", "2", "--runs", tmp_path)
-    done = riesz(*command, "--executor", "ray", "--accelerator", "cpu", env=ENVIRONMENT, check=0)
+    done = riesz_process(*command, "--executor", "ray", "--accelerator", "cpu", env=ENVIRONMENT, check=0)
     assert "On Ray on this machine: 2 trials at once" in done.stdout
     for trial in Store(tmp_path).trials:
         plain = train(trial.config, runs=tmp_path / "plain", data=data(), hardware=Hardware(accelerator="cpu"))

@@ -7,11 +7,10 @@ from sweep_helpers import short, write
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
-from riesz_lab.recipes import RECIPES
 from riesz_lab.store import Store
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, plan, results, sweep, text, tuning
 
-THERE = [name for name in SWEEPS if name.removesuffix("-mini") not in ("voc", "spade") or "voc-unet50" in RECIPES]
+SCENES = [name for name in SWEEPS if name.removesuffix("-mini") in ("voc", "spade")]
 
 
 def two_arms(**settings):
@@ -22,7 +21,7 @@ def two_arms(**settings):
 # -- definitions ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", THERE)
+@pytest.mark.parametrize("name", SWEEPS)
 def test_every_sweep_is_well_formed(name):
     found = sweep(name)
     assert found.name == name
@@ -111,16 +110,17 @@ def test_mistakes_are_named(make, told):
         make()
 
 
-@pytest.mark.parametrize("name", [name for name in THERE if name.removesuffix("-mini") not in ("voc", "spade")])
+@pytest.mark.parametrize("name", SWEEPS)
 def test_every_trial_has_an_estimate(name):
     for arm in sweep(name).arms:
         assert costs.cpu_hours(arm.config) > 0
-        assert costs.gpu_hours(arm.config) > 0
+        # What scenes cost on a GPU is not known, and a dry run says so.
+        assert (costs.gpu_hours(arm.config) is None) == (name in SCENES)
 
 
 def test_small_forms_are_estimated_at_half_an_hour_at_most():
-    for name in THERE:
-        if name.endswith("-mini") and name not in ("voc-mini", "spade-mini"):
+    for name in SWEEPS:
+        if name.endswith("-mini"):
             assert sum(costs.cpu_hours(config) for config in sweep(name).all_configs()) <= 0.5, name
 
 
@@ -146,6 +146,27 @@ def test_results_pair_by_seed_and_correct_over_the_table(tmp_path):
     assert records[1]["verdict"] == "better"
 
 
+def test_a_margin_may_be_a_share_of_the_baselines_mean(tmp_path):
+    found = two_arms(relative_margin=0.05)
+    for config in found.all_configs():
+        write(tmp_path, config, 0.8 + 0.01 * config.seed)
+    assert results(found, Store(tmp_path)).comparisons["ours"].margin == pytest.approx(0.05 * 0.82)
+    assert results(found, Store(tmp_path / "nowhere")).comparisons["ours"].margin == 0.002
+
+
+def test_a_part_of_a_sweep_is_corrected_for_the_whole(tmp_path):
+    whole = sweep("controls-mini")
+    part = whole.only(["ReweightedL2, norm"])
+    assert len(part.arms) == 2
+    assert part.family == whole.family == 8
+    for arm, gain in zip(part.arms, (0, 0.01), strict=True):
+        for config in part.configs(arm):
+            write(tmp_path, config, 0.8 + gain + 0.003 * gain * config.seed)
+    found = results(part, Store(tmp_path)).comparisons["ReweightedL2, norm kept"]
+    assert found.p_holm == pytest.approx(8 * found.p)
+    assert "after Holm for 8" in found.sentence
+
+
 def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
     found = two_arms()
     for config in found.configs(found.arms[0])[:4]:
@@ -157,6 +178,7 @@ def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
     assert list(table.rows["ours"].scores.values()) == [None]
     assert table.comparisons["ours"].verdict == "no claim"
     assert "1/5" in text.told(table)
+    assert "Not complete." in text.told(table)
 
 
 def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):

@@ -14,7 +14,7 @@ from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.progress import told
 from riesz_lab.selection import distinguishing, record, select
 from riesz_lab.statistics import paired
-from riesz_lab.store import Store, StoredTrial
+from riesz_lab.store import STATUSES, Store, StoredTrial
 from riesz_lab.sweeps.results import is_percent
 from riesz_lab.tables import print_table
 from riesz_lab.tasks import task_class
@@ -25,7 +25,11 @@ Where = Annotated[
     tyro.conf.arg(help="Only trials with these, as name=value: recipe=demo, metric=sobolev*, status=failed, seed=3."),
 ]
 Runs = Annotated[Path, tyro.conf.arg(help="Folder of all trials, or of one recipe.")]
-Name = tyro.conf.Positional[str]
+Group = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="GROUP")]]
+File = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FILE")]]
+
+
+KINDS = (*STATUSES, "failed", "unfinished")
 
 
 def run(arguments: list[str]) -> int:
@@ -80,27 +84,16 @@ def _list_groups(trials: list[StoredTrial]) -> None:
     rows = []
     for key, group in groups.items():
         scores = [score for trial in group if (score := trial.score("last")) is not None]
-        kinds = ("finished", "diverged", "failed", "unfinished")
-        counts = (sum(trial.status == status for trial in group) for status in kinds)
+        counts = (sum(trial.status == status for trial in group) for status in KINDS)
         score = next((trial.result["score"] for trial in group if trial.result is not None), "")
         mean = told({score: statistics.mean(scores)}) if scores else ""
         config = group[0].config
         rows.append((key, config.recipe, config.metric, differences[key], *(str(n or "") for n in counts), mean))
-    head = (
-        "group",
-        "recipe",
-        "metric",
-        "and",
-        "finished",
-        "diverged",
-        "failed",
-        "unfinished",
-        "mean of the last epoch",
-    )
-    print_table(head, rows, right=(4, 5, 6, 7))
+    head = ("group", "recipe", "metric", "and", *KINDS, "mean of the last epoch")
+    print_table(head, rows, right=range(4, 4 + len(KINDS)))
 
 
-def _compare(baseline: Name, method: Name, margin: float = 0.002, runs: Runs = Path("runs")) -> int:
+def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs = Path("runs")) -> int:
     """Compare two groups of trials pair by pair: those with equal initial weights and order of images.
 
     Args:
@@ -110,31 +103,30 @@ def _compare(baseline: Name, method: Name, margin: float = 0.002, runs: Runs = P
     """
     store = _opened(runs)
     sides = [_group(store, name) for name in (baseline, method)]
-    tasks = {trial.config.task for side in sides for trial in side}
-    if len(tasks) > 1:
-        raise ConfigError(f"groups {baseline} and {method} have different tasks: {', '.join(sorted(tasks))}")
-    task = task_class(tasks.pop())
+    complete = [trial for side in sides for trial in side if trial.result is not None]
+    names = {trial.result["score"] for trial in complete if trial.result is not None}
+    if len(names) != 1:
+        told = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
+        raise ConfigError(f"groups {baseline} and {method} {told}")
+    (score,) = names
     scores = [
-        {
-            (trial.config.initialisation, trial.config.order): trial.score("last")
-            for trial in side
-            if trial.result is not None
-        }
+        {(one.config.initialisation, one.config.order): one.score("last") for one in side if one in complete}
         for side in sides
     ]
     found = paired(
-        *scores,
+        scores[0],  # type: ignore[arg-type]
+        scores[1],  # type: ignore[arg-type]
         margin=margin,
-        higher_is_better=task.higher_is_better,
-        percent=is_percent(task.score),  # type: ignore[arg-type]
+        higher_is_better=task_class(complete[0].config.task).higher_is_better,
+        percent=is_percent(score),
     )
     for name, side in zip(("baseline", "method"), sides, strict=True):
         print(f"{name}: {side[0].config.recipe}, {side[0].config.metric}, group {side[0].config.group}")
-    print(f"{task.score.replace('_', ' ')} of the last epoch, method against baseline: {found.sentence}.")
+    print(f"{score.replace('_', ' ')} of the last epoch, method against baseline: {found.sentence}.")
     return 0
 
 
-def _export(file: tyro.conf.Positional[Path], where: Where = (), runs: Runs = Path("runs")) -> int:
+def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     """Write the trials to a file, one row each: settings, status, last and best scores.
 
     Args:

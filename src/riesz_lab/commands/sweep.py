@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -43,7 +43,7 @@ class Options:
     """Print the table of what is complete, and stop."""
     which: Literal["last", "best"] = "last"
     """Compare scores of the last epoch, or of the best one (chosen by looking at the test set: flattering)."""
-    csv: Path | None = None
+    output: Path | None = None
     """Also write the table to this file (.csv or .parquet)."""
 
     tune_lr: bool = False
@@ -91,7 +91,7 @@ def run(arguments: list[str]) -> int:
     options = tyro.cli(
         Options,
         prog=f"riesz sweep {name}",
-        description=f"{chosen.about}. Reproduces: {chosen.reproduces}.",
+        description=f"{chosen.about}. In the paper: {chosen.reproduces}.",
         args=arguments[1:],
     )
     return _run(chosen.with_trials(options.trials).only(options.only), options)
@@ -100,11 +100,7 @@ def run(arguments: list[str]) -> int:
 def _list() -> str:
     rows = []
     for name, make in SWEEPS.items():
-        try:
-            found = make()
-        except ConfigError as error:
-            rows.append((name, "", "", str(error).partition(". ")[0]))
-            continue
+        found = make()
         rows.append((name, str(len(found.arms)), str(len(found.all_configs())), found.about))
     return table(("sweep", "arms", "trials", "what it asks"), rows, right=(1, 2))
 
@@ -113,22 +109,17 @@ def _run(found: Sweep, options: Options) -> int:
     tune = None
     if options.tune_lr:
         tune = tuning.Tuning(factors=options.lr_factors, trials=options.tune_trials, hold_out=options.hold_out)
-    stages = [tuning.search(found, tune), found] if tune else [found]
+    search = tuning.search(found, tune) if tune else None
     if options.dry_run:
-        for stage in stages:
+        for stage in (search, found) if search else (found,):
             dry_run.tell(stage, options.runs, retry_failed=options.retry_failed)
         return 0
     if options.table:
         return _report(found, tune, options)
-    failed = 0
-    for stage in stages:
-        if tune and stage is found:
-            stage = tuning.tuned(found, tuning.choices(found, tune, Store(options.runs)))
-        failed += _train(stage, options)
-        if failed and tune and stage is not found:
-            break
-    if failed and tune:
+    if search and _train(search, options):
         return 1
+    final = tuning.tuned(found, tuning.choices(found, tune, Store(options.runs))) if tune else found
+    failed = _train(final, options)
     return _report(found, tune, options) or int(failed > 0)
 
 
@@ -136,7 +127,7 @@ def _train(stage: Sweep, options: Options) -> int:
     """Train what is not complete; returns how many trials failed."""
     configs = stage.all_configs()
     folder = data_folder(options.data_dir)
-    for config in {replace(config, seed=0, data_seed=None).id: config for config in configs}.values():
+    for config in {config.group: config for config in configs}.values():
         task_class(config.task).check(config, folder, None)
         Hardware(accelerator=options.accelerator).check(config)
     todo = plan.make(configs, options.runs, retry_failed=options.retry_failed)
@@ -185,9 +176,9 @@ def _report(found: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
     made = results(found, store, options.which)
     print()
     print(text.told(made, chosen))
-    if options.csv is not None:
-        export.write(text.records(made, chosen), options.csv)
-        print(f"Written: {options.csv}")
+    if options.output is not None:
+        export.write(text.records(made, chosen), options.output)
+        print(f"Written: {options.output}")
     return 0
 
 

@@ -25,8 +25,8 @@ def read(path: Path) -> dict[str, Tensor]:
         return checkpoint.load_weights(path)
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # the reader of a damaged archive raises nearly anything
-        raise BadFileError(f"{path} cannot be read as weights: {str(error).splitlines()[0][:200]}") from None
+    except Exception:  # the reader of a damaged archive raises nearly anything
+        raise BadFileError(f"{path} cannot be read as weights: it is damaged, or holds more than tensors") from None
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise BadFileError(f"{path} holds no weights by name; allowed: a state dict, or safetensors")
     return loaded

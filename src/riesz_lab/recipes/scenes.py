@@ -91,10 +91,10 @@ def camvid_unet_mini() -> Config:
         fit="resize",
         augment="flip",
         model_options=("depth=26", "width=16"),
-        epochs=15,
+        epochs=10,
         batch_size=4,
         lr=0.02,
-        drop_every=10,
+        drop_every=7,
         eval_batch_size=50,
     )
 
@@ -110,7 +110,7 @@ def camvid_spade_mini() -> Config:
         width=128,
         model_options=("width=8", "hidden=16"),
         discriminator_options=("scales=2", "width=16", "layers=3"),
-        epochs=10,
+        epochs=6,
         batch_size=4,
         lr=1e-3,
         discriminator_lr=4e-3,

@@ -53,7 +53,7 @@ class Evidence:
             if trial.result is not None and not trial.config.hold_out:
                 methods = found.setdefault(gather.setting(trial.config), {})
                 methods.setdefault(gather.method(trial.config), []).append(trial)
-        return {base: _plain_first(base, methods) for base, methods in found.items()}
+        return {base: _in_order(methods) for base, methods in found.items()}
 
     def history(self, trial: StoredTrial) -> list[dict[str, Any]]:
         return self._read(trial, "history")
@@ -118,6 +118,11 @@ def styles(methods: Methods) -> dict[str, dict[str, int]]:
     return {name: {"dash": (0, 1, 3)[index % 3]} for index, name in enumerate(methods)}
 
 
-def _plain_first(base: Config, methods: Methods) -> Methods:
-    plain = gather.method(base)
-    return {name: methods[name] for name in sorted(methods, key=lambda name: (name != plain, name))}
+def main_methods(methods: Methods, most: int) -> Methods:
+    """Those that the paper's figures show, if there are two or more; else the first ones."""
+    chosen = {name: trials for name, trials in methods.items() if gather.rank(trials[0].config) < gather.REST}
+    return dict(list((chosen if len(chosen) > 1 else methods).items())[:most])
+
+
+def _in_order(methods: Methods) -> Methods:
+    return {name: methods[name] for name in sorted(methods, key=lambda one: (gather.rank(methods[one][0].config), one))}

@@ -37,7 +37,7 @@ DATASETS = {
     "voc2012": "PascalVOC",
     "cityscapes": "Cityscapes",
 }
-MODELS = {"cnn": "two-layer CNN"}
+MODELS = {"cnn": "two-layer CNN", "unet": "U-Net", "spade": "SPADE"}
 COLORS = {"identity": 0, "sobolev-tilde": 1, "reweighted-l2": 2, "laplacian-smoothing": 3, "sobolev": 4}
 NAMES = {"laplacian-smoothing": "LS"}
 
@@ -54,8 +54,7 @@ def method(config: Config) -> str:
     if config.metric == "identity":
         return plain
     metric = riesz.metric(config.metric)
-    kind = metric.kind_name()
-    default = type(metric)()
+    kind, default = metric.kind_name(), type(metric)()
     told = ", ".join(
         f"{field.name} {getattr(metric, field.name):g}"
         for field in metric.settings()
@@ -63,13 +62,39 @@ def method(config: Config) -> str:
     )
     parts = [NAMES.get(kind, type(metric).__name__), told]
     if kind == "laplacian-smoothing":
-        parts[0] += f" {metric.sigma:g}"  # type: ignore[attr-defined]
-    if config.direction != "output" or config.layers != "conv":
+        # As the paper calls them: LS is that of its authors, all weights in rasterized order.
+        parts[1] = "" if metric.sigma == 0.5 else f"sigma {metric.sigma:g}"  # type: ignore[attr-defined]
+        if (config.direction, config.layers) == ("output", "conv"):
+            parts[0] += " along output"
+        elif (config.direction, config.layers) != ("rasterized", "all"):
+            parts.append(f"{config.direction}, {config.layers} layers")
+    elif config.direction != "output" or config.layers != "conv":
         parts.append(f"{config.direction}, {config.layers} layers")
     parts.append({"norm": "norm kept", "permuted": "channels permuted"}.get(config.control, ""))
     if config.smooth_epochs is not None:
         parts.append(f"first {config.smooth_epochs} epochs")
     return ", ".join(part for part in parts if part)
+
+
+MAIN = ("sobolev-tilde(lam=1.0)", "reweighted-l2(lam=1.0)", "laplacian-smoothing(sigma=0.5)")
+"""The methods of the paper's figures."""
+
+
+def rank(config: Config) -> int:
+    """Where a method stands among others: plain, SobolevTilde, ReweightedL2, LS, LS along output, then the rest."""
+    if config.metric == "identity":
+        return 0
+    where = (config.direction, config.layers)
+    if config.metric in MAIN and config.control == "none" and config.smooth_epochs is None:
+        place = MAIN.index(config.metric)
+        if place < 2 and where == ("output", "conv"):
+            return 1 + place
+        if place == 2 and where in (("rasterized", "all"), ("output", "conv")):
+            return 3 + (where == ("output", "conv"))
+    return REST
+
+
+REST = 5
 
 
 def color(config: Config) -> int:

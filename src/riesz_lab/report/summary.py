@@ -132,7 +132,8 @@ def _collapsed(found: Comparison) -> str:
 
 def _note(result: Result) -> str:
     config = next(iter(result.rows.values())).arm.config
-    margin = f"{100 * result.sweep.margin:g} points" if result.percent else f"{result.sweep.margin:g}"
+    largest = max((found.margin for found in result.comparisons.values()), default=result.sweep.margin)
+    margin = f"{100 * largest:.2g} points" if result.percent else f"{largest:.2g}"
     told = f"{scale(config)}. Score: {result.score.replace('_', ' ')}{' in %' if result.percent else ''}."
     return f"{told} Differences are taken seed by seed; those up to {margin} are taken not to matter."
 

@@ -30,12 +30,18 @@ def adjusted(ps: Sequence[float | None]) -> list[float | None]:
     return result
 
 
-def holm(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
-    """The comparisons of one table, corrected for their number. Differences and equivalences are a family each."""
+def holm(comparisons: Mapping[Key, Comparison], family: int = 0) -> dict[Key, Comparison]:
+    """The comparisons of one table, corrected for their number. Differences and equivalences are a family each.
+
+    Args:
+        comparisons: by whatever names them.
+        family: how many were planned, if these are only some of them.
+    """
     found = list(comparisons.values())
-    ps = adjusted([one.p for one in found])
-    margins = adjusted([one.p_margin for one in found])
+    unseen = [None] * (family - len(found))
+    ps = adjusted([one.p for one in found] + unseen)
+    margins = adjusted([one.p_margin for one in found] + unseen)
     return {
-        key: replace(one, p_holm=p, p_margin_holm=margin, family=len(found))
-        for (key, one), p, margin in zip(comparisons.items(), ps, margins, strict=True)
+        key: replace(one, p_holm=ps[i], p_margin_holm=margins[i], family=len(found) + len(unseen))
+        for i, (key, one) in enumerate(comparisons.items())
     }

@@ -45,10 +45,13 @@ def _claim(found: Comparison) -> str:
         claim = f"{kind} by {_size(abs(found.difference), found)} ({_told(found)})"
         return claim + (f", yet no more than {_size(found.margin, found)}" if found.equivalent else "")
     if kind == "no difference":
-        return f"no difference larger than {_size(found.margin, found)} ({_told(found)})"
+        return f"no difference larger than {_size(found.margin, found)}: {_observed(found)}"
     if kind == "no evidence":
-        seen = _size(found.detectable or 0.0, found)
-        return f"no evidence of a difference ({_told(found)}); {seen} or more would show in 4 of 5 such comparisons"
+        lead = "no evidence of a difference"
+        if found.p is not None and found.p < ALPHA:
+            lead = f"no evidence that survives the correction for {found.family} comparisons"
+        least = _size(found.detectable or 0.0, found)
+        return f"{lead}: {_observed(found)}; the least that one such comparison shows with 80% power is {least}"
     if kind == "identical":
         return f"identical in all {found.n} pairs"
     return "no claim: " + _why_not(found)
@@ -64,7 +67,12 @@ def _why_not(found: Comparison) -> str:
         if found.ties == found.n:
             return f"identical in the {found.n} pairs that are left, but some trials diverged"
         return f"the difference is the same in all {found.n} pairs, so its spread cannot be told"
-    return f"the difference of {_signed(found.difference, found)} leaves out trials that diverged ({_told(found)})"
+    return f"the difference leaves out trials that diverged: {_observed(found)}"
+
+
+def _observed(found: Comparison) -> str:
+    unit = " points" if found.percent else ""
+    return f"{_signed(found.difference, found)}{unit} ({_told(found)})"
 
 
 def _told(found: Comparison) -> str:

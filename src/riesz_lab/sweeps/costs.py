@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from riesz_lab.commands.recipes import images
 from riesz_lab.config import Config
-from riesz_lab.data import DATASETS
-from riesz_lab.recipes.costs import STEP_MS
+from riesz_lab.recipes.costs import STEP_MS, hours
 
 GPU_LAYER_MS, GPU_TERAFLOPS = 0.35, 10.0
 GPU_ASSUMED = "assumed, not measured: 0.35 ms a layer and step, 10 TFLOP/s"
@@ -28,7 +27,10 @@ def cpu_hours(config: Config) -> float | None:
     """Hours of one trial on the two cores of `recipes.costs.MEASURED_ON`; None if it cannot be told."""
     known = {size: time for (model, size), time in STEP_MS.items() if model == config.model}
     if not known:
-        return None
+        try:
+            return hours(config, *images(config))
+        except KeyError:
+            return None
     largest = max(known)
     return _hours(config, _step_ms(known, config.batch_size), known[largest] / largest / 3)
 
@@ -54,9 +56,10 @@ def _step_ms(known: dict[int, float], size: int) -> float:
 
 
 def _hours(config: Config, step_ms: float, test_image_ms: float) -> float | None:
-    if config.dataset not in DATASETS:
+    try:
+        train, test = images(config)
+    except KeyError:  # data of one's own
         return None
-    train, test = images(config)
     train, test = (train - config.hold_out, config.hold_out) if config.hold_out else (train, test)
     steps = config.epochs * -(-train // config.batch_size)
     if config.max_steps is not None:

@@ -31,12 +31,14 @@ class Sweep:
     Attributes:
         name: what the command line calls it.
         about: what it asks, in a line.
-        reproduces: which table or figure of the paper it is, or what the paper lacks.
+        reproduces: which table or figure it is in the paper.
         arms: its settings.
         trials: seeds per arm unless another number is asked for.
         first_seed: the seeds are this and the following ones.
+        family: comparisons that a claim is corrected for; those of its arms, or of the whole it is a part of.
         crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
         margin: the largest difference in score that does not matter.
+        relative_margin: the same as a share of the baseline's mean, for scores without a fixed scale, such as FID.
         collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
     """
 
@@ -46,8 +48,10 @@ class Sweep:
     arms: tuple[Arm, ...]
     trials: int = 5
     first_seed: int = 0
+    family: int = 0
     crossed: bool = False
     margin: float = 0.002
+    relative_margin: float | None = None
     collapsed: float | None = None
 
     def __post_init__(self) -> None:
@@ -60,6 +64,7 @@ class Sweep:
                 raise ConfigError(f"arm {arm.label!r}: " + unknown("baseline", arm.baseline, labels))
         if self.trials < 1:
             raise ConfigError(f"trials={self.trials} cannot be; allowed: 1 or more")
+        object.__setattr__(self, "family", self.family or sum(arm.baseline is not None for arm in self.arms))
 
     def __getitem__(self, label: str) -> Arm:
         for arm in self.arms:
@@ -72,7 +77,10 @@ class Sweep:
         return self if count is None else replace(self, trials=count)
 
     def only(self, texts: Iterable[str]) -> Sweep:
-        """The arms whose label, recipe or metric holds one of these texts, and the baselines they need."""
+        """The arms whose label, recipe or metric holds one of these texts, and the baselines they need.
+
+        Claims stay corrected for all comparisons of the whole: who picks some has had the choice.
+        """
         texts = list(texts)
         if not texts:
             return self

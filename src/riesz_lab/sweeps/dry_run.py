@@ -24,13 +24,13 @@ def tell(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> None:
         rows.append(
             (arm.label, arm.config.recipe, _setting(arm.config), str(len(trials)), str(left), *map(_told, hours))
         )
-    print(f"{sweep.name}: {sweep.about}. Reproduces: {sweep.reproduces}.")
+    print(f"{sweep.name}: {sweep.about}. In the paper: {sweep.reproduces}.")
     print_table(("arm", "recipe", "setting", "trials", "to run", "CPU, each", "GPU, each"), rows, right=(3, 4, 5, 6))
     waiting = list(todo.waiting.values())
     cpu, gpu = ([estimate(config) for config in waiting] for estimate in (costs.cpu_hours, costs.gpu_hours))
     print(
         f"{len(configs)} trials, {len(todo.done)} complete, {len(todo.failed)} failed, {len(waiting)} to run: about "
-        f"{sum(one or 0 for one in cpu):,.1f} h on two cores, or {sum(one or 0 for one in gpu):,.1f} GPU hours."
+        f"{_hours(cpu)} on two cores, or {_hours(gpu)} on one GPU."
     )
     if None in cpu or None in gpu:
         print(
@@ -47,6 +47,11 @@ def _setting(config: Config) -> str:
     more += [config.control] if config.control != "none" else []
     more += [f"first {config.smooth_epochs} epochs"] if config.smooth_epochs is not None else []
     return ", ".join([config.metric, *map(str, more), f"lr {config.lr:g}"])
+
+
+def _hours(each: list[float | None]) -> str:
+    total = sum(one or 0.0 for one in each)
+    return f"{total:,.0f} hours" if total >= 10 else f"{total:.2g} hours"
 
 
 def _told(hours: float | None) -> str:

@@ -8,6 +8,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 from riesz_lab.errors import ConfigError
@@ -47,12 +48,11 @@ class Local:
         if status is None or not FORKS:
             # It is dead, or about to end as it does after each trial.
             self._workers.pop(worker.slot, None)
-        if status is None:
-            status = worker.bury()
         if job is None:
             return []
-        how: How = EXITS.get(status, "killed")
-        return [Ended(job, how, f"the process ended with {_told(status)}" if how == "killed" else "")]
+        how: How = "killed" if status is None else EXITS.get(status, "killed")
+        said = worker.bury() if status is None else f"its process ended with {_told(status)}"
+        return [Ended(job, how, said if how == "killed" else "")]
 
     def close(self) -> None:
         for worker in self._workers.values():
@@ -76,12 +76,13 @@ class _Worker:
     def __init__(self, slot: int, environment: dict[str, str], answers: _Answers):
         self.slot = slot
         self.job: str | None = None
-        # Whatever the libraries have to say would run through the table; what matters is in the trial's directory.
+        # What libraries have to say would run through the table. It is kept for a worker that dies without a word.
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is buried
         self.process = subprocess.Popen(
             [sys.executable, "-m", "riesz_lab.sweeps.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.errors,
             env=environment,
             text=True,
             # Ctrl-C in a terminal reaches the whole group: the driver alone shall hear it, and stop the trials once.
@@ -102,17 +103,22 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()  # type: ignore[union-attr]
 
-    def bury(self) -> int:
-        """Wait for its end; its exit status."""
+    def bury(self) -> str:
+        """Wait for its end; what became of it, in words."""
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            if FORKS:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)  # its trial too
+            self.process.kill()
             self.process.wait()
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()  # type: ignore[union-attr]
-        return self.process.returncode
+        with self.errors:
+            self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 2000))
+            lines = self.errors.read().decode(errors="replace").strip().splitlines()
+        return f"its worker ended with {_told(self.process.returncode)}" + (f" ({lines[-1]})" if lines else "")
 
     def _listen(self, answers: _Answers) -> None:
         assert self.process.stdout is not None

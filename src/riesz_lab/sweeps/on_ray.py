@@ -31,7 +31,8 @@ class OnRay:
         self._ray = _imported(own=address is None)
         self._connect(address)
         gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
-        self._work = self._ray.remote(num_cpus=self.threads, num_gpus=gpus, max_retries=retries)(work)
+        # A process per trial: what it leaves behind, in memory above all, must not burden the next.
+        self._work = self._ray.remote(num_cpus=self.threads, num_gpus=gpus, max_retries=retries, max_calls=1)(work)
         self._running: dict[Any, str] = {}
         where = f"at {address}" if address else "on this machine"
         self.told = f"Ray {where}: {self.slots} trials at once, {self.threads} thread(s) and {gpus} GPU(s) each"

@@ -22,7 +22,7 @@ class Row:
         arm: its settings.
         trials: those that are complete, by (initialisation seed, data seed).
         wanted: how many the sweep asks for.
-        scores: of the complete ones; None for one that diverged.
+        scores: of the complete ones; None for one that diverged or collapsed.
         comparison: with its baseline, Holm-corrected over the table; None for an arm without one.
     """
 
@@ -89,20 +89,28 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
             arm.label: paired(
                 _keyed(scores[arm.baseline]),
                 _keyed(scores[arm.label]),
-                margin=sweep.margin,
+                margin=_margin(sweep, scores[arm.baseline]),
                 higher_is_better=higher_is_better,
                 percent=is_percent(score),
                 collapsed=sweep.collapsed,
             )
             for arm in sweep.arms
             if arm.baseline is not None
-        }
+        },
+        sweep.family,
     )
     rows = {
         arm.label: Row(arm, found[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
     }
     return Table(sweep, which, score, rows)
+
+
+def _margin(sweep: Sweep, baseline: dict[Key, float | None]) -> float:
+    finite = [score for score in baseline.values() if score is not None]
+    if sweep.relative_margin is None or not any(finite):
+        return sweep.margin
+    return abs(sweep.relative_margin * sum(finite) / len(finite))
 
 
 def is_percent(score: str) -> bool:

@@ -37,6 +37,8 @@ def told(table: Table, chosen: dict[str, Choice] | None = None) -> str:
         f"Score: {table.score.replace('_', ' ')}{unit}, {table.which} epoch. Differences are taken pair by pair (equal "
         "initial weights and order of images); p is that of the paired t test, Holm-corrected over the table."
     )
+    if any(len(row.scores) < row.wanted for row in table.rows.values()):
+        lines.append("Not complete. Who looks again and again, and stops at the first claim, claims too much.")
     lines += [*_tuning_notes(chosen), *_sources(table), "", *table.sentences]
     return "\n".join(lines)
 

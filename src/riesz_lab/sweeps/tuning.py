@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from riesz_lab.commands.recipes import images
 from riesz_lab.config import Config
-from riesz_lab.data import DATASETS
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
 from riesz_lab.sweeps.definition import Arm, Sweep
@@ -58,7 +58,7 @@ class Choice:
 def search(sweep: Sweep, tuning: Tuning) -> Sweep:
     """The trials that tune a sweep, as a sweep: every arm at every rate."""
     arms = tuple(
-        Arm(f"{arm.label} lr {rate:g}", replace(arm.config, lr=rate, hold_out=_hold_out(arm.config, tuning)))
+        Arm(f"{arm.label} lr {rate:g}", replace(_at(arm.config, rate), hold_out=_hold_out(arm.config, tuning)))
         for arm in sweep.arms
         for rate in _rates(arm, tuning)
     )
@@ -93,8 +93,14 @@ def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
 
 def tuned(sweep: Sweep, chosen: dict[str, Choice]) -> Sweep:
     """The sweep with every arm at its own best rate."""
-    arms = tuple(replace(arm, config=replace(arm.config, lr=chosen[arm.label].rate)) for arm in sweep.arms)
+    arms = tuple(replace(arm, config=_at(arm.config, chosen[arm.label].rate)) for arm in sweep.arms)
     return replace(sweep, arms=arms)
+
+
+def _at(config: Config, rate: float) -> Config:
+    """The config at another rate; where a discriminator has its own, that keeps its proportion."""
+    other = config.discriminator_lr
+    return replace(config, lr=rate, discriminator_lr=None if other is None else other * rate / config.lr)
 
 
 def _rates(arm: Arm, tuning: Tuning) -> list[float]:
@@ -104,7 +110,9 @@ def _rates(arm: Arm, tuning: Tuning) -> list[float]:
 def _hold_out(config: Config, tuning: Tuning) -> int:
     if tuning.hold_out is not None:
         return tuning.hold_out
-    if config.dataset not in DATASETS:
-        raise ConfigError(f"how many images does {config.dataset!r} have? Say how many to tune on: --hold-out N")
-    images = DATASETS[config.dataset].images[1 if config.swap_splits else 0]
-    return min(images, config.train_limit or images) // 10
+    try:
+        return images(config)[0] // 10
+    except KeyError:
+        raise ConfigError(
+            f"how many images does {config.dataset!r} have? Say how many to tune on: --hold-out N"
+        ) from None

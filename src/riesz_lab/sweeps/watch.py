@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from riesz_lab import progress
@@ -13,13 +14,10 @@ from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps.definition import Sweep
 from riesz_lab.sweeps.driver import Watcher
 from riesz_lab.sweeps.plan import Plan
+from riesz_lab.trial import Trial
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-from pathlib import Path
-
-from riesz_lab.trial import Trial
 
 
 class Lines(Watcher):
@@ -60,7 +58,7 @@ class Lines(Watcher):
         assert trial is not None
         assert trial.result is not None
         row = trial.result["last"]
-        scores = "diverged" if row is None else progress.told({trial.result["score"]: row[trial.result["score"]]})
+        scores = trial.status if row is None else progress.told({trial.result["score"]: row[trial.result["score"]]})
         return f"{name}: {scores}  ({progress.clock(seconds)}, {self.left()} left)"
 
 
@@ -72,7 +70,6 @@ class Live(Lines):
         from rich.live import Live as Screen
 
         self.arms = {arm.label: [config.id for config in sweep.configs(arm)] for arm in sweep.arms}
-        self.scores: dict[str, float] = {}
         self.running: list[Config] = []
         self.began_at: dict[str, float] = {}
         self.screen = Screen(get_renderable=self._table, refresh_per_second=2, transient=True)
@@ -82,8 +79,7 @@ class Live(Lines):
         self.began_at[config.id] = time.monotonic()
 
     def ended(self, config: Config, trial: StoredTrial | None, seconds: float, remark: str) -> None:
-        if trial is not None and (score := trial.score("last")) is not None:
-            self.scores[config.id] = score
+        if trial is not None and trial.result is not None:
             self.times.append(seconds)
         if remark:
             self.say(self._told(config, trial, seconds, remark))

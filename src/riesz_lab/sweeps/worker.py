@@ -27,7 +27,8 @@ How = Literal["done", "busy", "stopped", "failed", "killed"]
 
 FORKS = sys.platform.startswith("linux")
 
-EXITS: dict[int, How] = {0: "done", 75: "busy", 143: "stopped", 1: "failed"}
+STOPPED = 143
+EXITS: dict[int, How] = {0: "done", 75: "busy", STOPPED: "stopped", 1: "failed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +119,13 @@ def _forked(job: Job) -> int:
     worker = os.getpid()
     trial = os.fork()
     if trial == 0:
-        threading.Thread(target=_end_with, args=(worker,), daemon=True).start()
-        os._exit(_status(job))
+        status = STOPPED
+        try:
+            threading.Thread(target=_end_with, args=(worker,), daemon=True).start()
+            status = _status(job)
+        finally:
+            # Whatever happens (a second signal is a KeyboardInterrupt): the worker's loop is not the trial's.
+            os._exit(status)
     return trial
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Evidence, Methods, band, styles
+from riesz_lab.report.evidence import Evidence, Methods, band, main_methods, styles
 from riesz_lab.report.figure import Figure, Panel
 from riesz_lab.report.gather import OPTIMIZERS, scale, short_scale
 from riesz_lab.sweeps.results import is_percent
@@ -17,7 +17,7 @@ def curves(evidence: Evidence) -> Figure | None:
     chosen = _main(evidence)
     if chosen is None:
         return None
-    base, methods = chosen
+    base, methods = chosen[0], main_methods(chosen[1], MOST_SERIES)
     return Figure(
         name="curves",
         title="Accuracy by epoch",
@@ -52,7 +52,7 @@ def panels(evidence: Evidence, base: Config, methods: Methods, named: bool = Fal
     where = f"{short_scale(base)}, {OPTIMIZERS.get(base.optimizer, base.optimizer)}: " if named else ""
     for key in (test.replace("test", "train"), test):
         series = []
-        for name, trials in list(methods.items())[:MOST_SERIES]:
+        for name, trials in main_methods(methods, MOST_SERIES).items():
             epochs, values = evidence.curve(trials, key)
             if len(epochs) > 1:
                 times = 100.0 if is_percent(key) else 1.0

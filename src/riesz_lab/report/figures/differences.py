@@ -56,8 +56,10 @@ def forest(table: Table) -> Panel:
             continue
         low, high = found.interval or (None, None)
         metric = type(riesz.metric(table.rows[label].arm.config.metric)).__name__
-        against = table.rows[label].arm.baseline
-        name = f"{label} against {against}" if against != next(iter(table.rows)) else label
+        against = table.rows[label].arm.baseline or ""
+        name = label if against == next(iter(table.rows)) else f"{label} against {against}"
+        if label.startswith(f"{against}, "):
+            name = f"{label.removeprefix(f'{against}, ')} against {against}"
         point = (name, times * found.difference, low and times * low, high and times * high)
         series.setdefault(metric, []).append((*point, color(table.rows[label].arm.config)))
     return Panel(

@@ -8,7 +8,7 @@ import numpy as np
 
 from riesz_lab.config import Config
 from riesz_lab.inspection.regularity import FEWEST, correlation_curve
-from riesz_lab.report.evidence import Array, Evidence, Methods, styles
+from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods, styles
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.gather import color, scale
 
@@ -40,10 +40,9 @@ def _setting(evidence: Evidence) -> tuple[Config, Methods] | None:
     for base, methods in evidence.settings.items():
         there = {
             name: [trial for trial in trials if (trial.path / "weights.safetensors").exists()][:MOST_TRIALS]
-            for name, trials in list(methods.items())
-            if trials[0].config.control == "none"
+            for name, trials in main_methods(methods, MOST_METHODS).items()
         }
-        there = {name: trials for name, trials in list(there.items())[:MOST_METHODS] if trials}
+        there = {name: trials for name, trials in there.items() if trials}
         if there and _curve(evidence, next(iter(there.values()))[0], "output", shuffled=False) is not None:
             found.append((base, there))
     return max(found, key=lambda pair: len(pair[1]), default=None)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Array, Evidence, Methods, band, styles
+from riesz_lab.report.evidence import Array, Evidence, Methods, band, main_methods, styles
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.gather import color, scale
 from riesz_lab.statistics import Comparison, paired
@@ -76,7 +76,7 @@ def setting(evidence: Evidence) -> tuple[Config, Methods] | None:
     for base, methods in evidence.settings.items():
         there = {
             name: [trial for trial in trials if evidence.updates(trial)]
-            for name, trials in list(methods.items())[:MOST_METHODS]
+            for name, trials in main_methods(methods, MOST_METHODS).items()
         }
         there = {
             name: trials

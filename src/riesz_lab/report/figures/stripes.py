@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from riesz_lab.report.evidence import Array, Evidence, Methods
+from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.gather import scale
 from riesz_lab.store import StoredTrial
@@ -15,7 +15,7 @@ def stripes(evidence: Evidence) -> Figure | None:
     found = _best_setting(evidence)
     if found is None:
         return None
-    shown = {method: trials[0] for method, trials in list(found.items())[:MOST_PANELS]}
+    shown = {method: trials[0] for method, trials in main_methods(found, MOST_PANELS).items()}
     layer = _layer(evidence, next(iter(shown.values())))
     panels, largest = [], (0, 0)
     for method, trial in shown.items():
