@@ -18,8 +18,8 @@ HERE = Path(__file__).parent
 def full_size_data(tmp_path_factory):
     """Few scenes, as large as the real ones."""
     folder = tmp_path_factory.mktemp("data")
-    write_voc(folder / "voc2012", size=(375, 500))
-    write_cityscapes(folder / "cityscapes", size=(1024, 2048))
+    write_voc(folder / "voc2012", train=2, val=2, size=(375, 500))
+    write_cityscapes(folder / "cityscapes", train=2, val=2, size=(1024, 2048))
     return folder
 
 
