@@ -37,8 +37,8 @@ def test_paper_scale_recipe_trains_scores_and_stores(name, metric, tmp_path, ful
     told = json.loads(done.stdout.splitlines()[-1])
     with capsys.disabled():
         print(
-            f"\n{name} {metric}: {told['parameters']:,} parameters, {told['peak_memory_mb']} MB, first step, of the processor, "
-            f"{told['step_ms']:.0f} ms, of it the metric {told['attached_ms']:.1f} ms; "
+            f"\n{name} {metric}: {told['parameters']:,} parameters, {told['peak_memory_mb']} MB, first step "
+            f"{told['step_ms']:.0f} ms of the processor, of it the metric {told['attached_ms']:.1f} ms; "
             f"{told['score']} {told['last']:.3f}"
         )
     assert (told["status"], told["steps"]) == ("finished", 1)
