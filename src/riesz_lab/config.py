@@ -23,6 +23,15 @@ from riesz_lab.errors import ConfigError, unknown
 SEEDS = ("seed", "init_seed", "data_seed")
 """The fields that tell apart the trials of one group."""
 
+SCENES = ("segmentation", "generation")
+ONLY_FOR: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("height", "width", "fit", "label_set"), SCENES),
+    "pretrained": ("segmentation",),
+    **dict.fromkeys(("discriminator_lr", "discriminator_options", "feature_matching"), ("generation",)),
+    **dict.fromkeys(("perceptual", "perceptual_weights", "fid", "fid_weights"), ("generation",)),
+}
+"""The fields that only some tasks read."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -146,6 +155,7 @@ class Config:
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), hints[field.name]))
         _check_ranges(self)
+        _check_task(self)
         object.__setattr__(self, "metric", _canonical_metric(self.metric))
 
     @property
@@ -241,6 +251,20 @@ def _told(hint: Any) -> str:
         else:
             told.append("None" if option is type(None) else getattr(option, "__name__", str(option)))
     return " or ".join(told)
+
+
+def _check_task(config: Config) -> None:
+    """A setting that the task does not read would be ignored without a word."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for name, tasks in ONLY_FOR.items():
+        value = getattr(config, name)
+        if config.task in ("classification", *SCENES) and config.task not in tasks and value != defaults[name]:
+            raise ConfigError(f"{name}={value!r} means nothing to {config.task}; it is for {' and '.join(tasks)}")
+    augmentations = ("flip", "scale-crop-flip-colour") if config.task in SCENES else ("crop-flip",)
+    if config.augment not in ("none", *augmentations):
+        raise ConfigError(
+            f"augment={config.augment!r} is not for {config.task}; allowed: none, {', '.join(augmentations)}"
+        )
 
 
 def _check_ranges(config: Config) -> None:

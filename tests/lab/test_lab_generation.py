@@ -16,7 +16,7 @@ from riesz_lab.errors import ConfigError, LabError, StoppedError
 from riesz_lab.hardware import Hardware
 from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
-from riesz_lab.tasks import Context, Generation, generation
+from riesz_lab.tasks import Context, Generation, adversarial
 from riesz_lab.trainer import train
 
 CONTEXT = Context(torch.device("cpu"))
@@ -68,7 +68,7 @@ def verdicts(value):
 
 
 def test_discriminator_wants_real_above_one_and_generated_below_minus_one():
-    hinge = generation.discriminator_hinge
+    hinge = adversarial.discriminator_hinge
     assert hinge(fake=verdicts(-2), real=verdicts(2)) == 0
     assert hinge(fake=verdicts(-1), real=verdicts(1)) == 0
     assert hinge(fake=verdicts(0), real=verdicts(0)) == 2
@@ -77,14 +77,14 @@ def test_discriminator_wants_real_above_one_and_generated_below_minus_one():
 
 
 def test_generator_wants_its_images_judged_real():
-    assert generation.generator_hinge(verdicts(3)) == -3
-    assert generation.generator_hinge(verdicts(-3)) == 3
+    assert adversarial.generator_hinge(verdicts(3)) == -3
+    assert adversarial.generator_hinge(verdicts(-3)) == 3
 
 
 def test_feature_matching_leaves_out_the_verdict_and_fixes_the_real_side():
     fake = [[torch.ones(2, 2, requires_grad=True), torch.full((2, 1), 9.0)]]
     real = [[torch.zeros(2, 2, requires_grad=True), torch.zeros(2, 1)]]
-    loss = generation.feature_distance(fake, real)
+    loss = adversarial.feature_distance(fake, real)
     assert loss == 1
     loss.backward()
     assert fake[0][0].grad is not None

@@ -18,8 +18,8 @@ HERE = Path(__file__).parent
 def full_size_data(tmp_path_factory):
     """Few scenes, as large as the real ones."""
     folder = tmp_path_factory.mktemp("data")
-    write_voc(folder / "voc2012", size=(375, 500))
-    write_cityscapes(folder / "cityscapes", size=(1024, 2048))
+    write_voc(folder / "voc2012", train=2, val=2, size=(375, 500))
+    write_cityscapes(folder / "cityscapes", train=2, val=2, size=(1024, 2048))
     return folder
 
 
@@ -38,7 +38,7 @@ def test_paper_scale_recipe_trains_scores_and_stores(name, metric, tmp_path, ful
     with capsys.disabled():
         print(
             f"\n{name} {metric}: {told['parameters']:,} parameters, {told['peak_memory_mb']} MB, first step "
-            f"{told['step_ms']:.0f} ms, of it the metric {told['attached_ms']:.1f} ms; "
+            f"{told['step_ms']:.0f} ms of the processor, of it the metric {told['attached_ms']:.1f} ms; "
             f"{told['score']} {told['last']:.3f}"
         )
     assert (told["status"], told["steps"]) == ("finished", 1)

@@ -199,7 +199,7 @@ def test_damaged_zip_is_named(tmp_path):
     ("options", "told"),
     [
         (("--height", "0"), "height=0 cannot be"),
-        (("--augment", "crop-flip"), "is not for scenes"),
+        (("--augment", "crop-flip"), "is not for segmentation; allowed: none, flip"),
         (("--model", "resnet56"), "model 'resnet56' is not known"),
         (("--model-options", "depth=51"), "depth=51 is not known; allowed: 14, 26, 50, 101, 152"),
         (("--model-options", "deepth=50"), "deepth"),

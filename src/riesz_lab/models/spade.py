@@ -60,7 +60,7 @@ class Generator(nn.Module):
         self.blocks = nn.ModuleList(
             Block(width * a, width * b, labels, hidden) for a, b in zip((16, *sizes), sizes, strict=False)
         )
-        # As the authors: the first block and the five last ones are followed by doubling, the second is not.
+        # As the authors: the size doubles after every block but the second and the last.
         self.doubled = (True, False, True, True, True, True, False)
         self.last = nn.Conv2d(width, 3, 3, padding=1)
         initialise(self)

@@ -23,10 +23,10 @@ STEP_MS: dict[tuple[str, int], float] = {
 """Milliseconds per step by model and batch size: rough, scaled from a few measurements by the work of each model."""
 
 SCENES_STEP_MS: dict[str, float] = {
-    "voc-unet50": 12000,
+    "voc-unet50": 6000,
     "cityscapes-spade": 60000,
     "cityscapes-spade-adam": 60000,
-    "camvid-unet-mini": 300,
+    "camvid-unet-mini": 90,
     "camvid-spade-mini": 300,
 }
 """Milliseconds per step by recipe: the size of a scene counts here, too."""

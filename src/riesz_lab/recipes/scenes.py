@@ -110,11 +110,11 @@ def camvid_spade_mini() -> Config:
         width=128,
         model_options=("width=8", "hidden=16"),
         discriminator_options=("scales=2", "width=16", "layers=3"),
-        epochs=6,
+        epochs=4,
         batch_size=4,
         lr=1e-3,
         discriminator_lr=4e-3,
-        eval_every=2,
+        eval_every=1,
         eval_batch_size=50,
     )
 

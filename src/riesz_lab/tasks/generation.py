@@ -31,11 +31,9 @@ from riesz_lab.models.patchgan import MultiscaleDiscriminator
 from riesz_lab.models.perceptual import PerceptualLoss
 from riesz_lab.models.spade import STRIDE
 from riesz_lab.randomness import derived
+from riesz_lab.tasks.adversarial import Verdicts, discriminator_hinge, feature_distance, generator_hinge
 from riesz_lab.tasks.base import Context
 from riesz_lab.tasks.scenes import SceneTask, Shown
-
-Verdicts = list[list[Tensor]]
-"""The discriminator's features per scale and layer; the last of a scale is its verdict."""
 
 
 class Generation(SceneTask):
@@ -174,32 +172,6 @@ class Generation(SceneTask):
             [[feature[:count] for feature in scale] for scale in found],
             [[feature[count:] for feature in scale] for scale in found],
         )
-
-
-def discriminator_hinge(fake: Verdicts, real: Verdicts) -> Tensor:
-    """max(0, 1 - real) + max(0, 1 + fake): real patches above 1 and generated ones below -1 cost nothing."""
-    return _mean(
-        [functional.relu(1 - r[-1]).mean() + functional.relu(1 + f[-1]).mean() for f, r in zip(fake, real, strict=True)]
-    )
-
-
-def generator_hinge(fake: Verdicts) -> Tensor:
-    """-fake: the generator wants its patches judged real, without a bound."""
-    return _mean([-scale[-1].mean() for scale in fake])
-
-
-def feature_distance(fake: Verdicts, real: Verdicts) -> Tensor:
-    """L1 between all features but the verdicts, summed over layers; those of the real images are fixed."""
-    return _mean(
-        [
-            torch.stack([functional.l1_loss(a, b.detach()) for a, b in zip(f[:-1], r[:-1], strict=True)]).sum()
-            for f, r in zip(fake, real, strict=True)
-        ]
-    )
-
-
-def _mean(scales: list[Tensor]) -> Tensor:
-    return torch.stack(scales).mean()
 
 
 def _channels(classes: int, instances: bool) -> int:

@@ -40,8 +40,6 @@ class SceneTask(Task):
     @classmethod
     def check_scenes(cls, config: Config, data_dir: Path, data: Any, *, multiple: int) -> None:
         """Raise if scenes are missing or cannot be brought to a size divisible by `multiple`."""
-        if config.augment == "crop-flip":
-            raise ConfigError("augment='crop-flip' is not for scenes; allowed: none, flip, scale-crop-flip-colour")
         for name in ("height", "width"):
             size = getattr(config, name)
             if size < 1 or size % multiple:
