@@ -98,6 +98,8 @@ REST = 5
 
 
 def color(config: Config) -> int:
+    if rank(config) == 4:
+        return 5
     return COLORS.get(config.metric.partition("(")[0], 6)
 
 

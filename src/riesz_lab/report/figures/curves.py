@@ -39,7 +39,7 @@ def appendix(evidence: Evidence) -> Figure | None:
         name="appendix",
         title="Accuracy by epoch, per batch size and optimizer",
         caption=f"Every other setting that was evaluated at two epochs or more. {BANDS}",
-        alt=f"{len(rest)} settings, train and test each.",
+        alt=f"Settings: {'; '.join(scale(base) for base, _ in rest)}.",
         panels=made,
     )
 
@@ -65,9 +65,10 @@ def panels(evidence: Evidence, base: Config, methods: Methods, named: bool = Fal
 
 
 def _main(evidence: Evidence) -> tuple[Config, Methods] | None:
-    def merit(pair: tuple[Config, Methods]) -> tuple[bool, bool, int]:
+    def merit(pair: tuple[Config, Methods]) -> tuple[int, bool, bool, int]:
         base, methods = pair
-        return base.batch_size == 8, base.optimizer == "sgd", sum(map(len, methods.values()))
+        drawn = len(panels(evidence, base, methods))
+        return drawn, base.batch_size == 8, base.optimizer == "sgd", sum(map(len, methods.values()))
 
     return max(_with_curves(evidence), key=merit, default=None)
 

@@ -28,7 +28,7 @@ def controls(evidence: Evidence) -> Figure | None:
         evidence,
         "controls",
         "Controls: step length and neighbourhood",
-        "Norm kept: the directed gradient has the length of the original, so a gain is no longer step. Channels"
+        "Norm kept: the directed gradient has the length of the original, so a gain is none of step length. Channels"
         " permuted: smoothed along a random order, compared with the true order; no difference means that the"
         " neighbourhood of channels does not matter.",
     )

@@ -13,7 +13,8 @@ from riesz_lab.sweeps.results import is_percent
 
 def segmentation(evidence: Evidence) -> Figure | None:
     found = _settings(evidence, "segmentation")
-    panels = [panel for base, methods in found for panel in _segmentation_panels(evidence, base, methods)]
+    several = len(found) > 1
+    panels = [panel for base, methods in found for panel in _segmentation_panels(evidence, base, methods, several)]
     if not panels:
         return None
     return Figure(
@@ -54,14 +55,15 @@ def _settings(evidence: Evidence, task: str) -> list[tuple[Config, Methods]]:
     return [(base, methods) for base, methods in evidence.settings.items() if base.task == task]
 
 
-def _segmentation_panels(evidence: Evidence, base: Config, methods: Methods) -> list[Panel]:
+def _segmentation_panels(evidence: Evidence, base: Config, methods: Methods, named: bool) -> list[Panel]:
     panels = []
+    where = f"{short_scale(base)}: " if named else ""
     for key in ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "test_miou"):
         series = _series(evidence, methods, key)
         if series:
             told = key.replace("_", " ")
             unit = " in %" if is_percent(key) else ""
-            panels.append(Panel(title=f"{short_scale(base)}: {told}", x="epoch", y=told + unit, series=series))
+            panels.append(Panel(title=where + told, x="epoch", y=told + unit, series=series))
     bars = []
     for name, trials in methods.items():
         gaps = []
@@ -70,22 +72,23 @@ def _segmentation_panels(evidence: Evidence, base: Config, methods: Methods) -> 
             if all(isinstance(last.get(f"{split}_accuracy"), float) for split in ("train", "test")):
                 gaps.append(last["train_accuracy"] - last["test_accuracy"])
         if gaps:
-            mean, spread = float(np.mean(gaps)), float(np.std(gaps, ddof=1)) if len(gaps) > 1 else 0.0
+            mean = float(np.mean(gaps))
+            spread = float(np.std(gaps, ddof=1)) if len(gaps) > 1 else None
             note = f"one standard deviation, {len(gaps)} trials"
             bars.append(
                 Series(
                     name=name,
                     x=[name],
                     y=[mean],
-                    low=[mean - spread],
-                    high=[mean + spread],
+                    low=None if spread is None else [mean - spread],
+                    high=None if spread is None else [mean + spread],
                     kind="bars",
                     color=color(trials[0].config),
                     note=note,
                 )
             )
     if bars:
-        panels.append(Panel(title=f"{short_scale(base)}: generalisation gap", y="train - test accuracy", series=bars))
+        panels.append(Panel(title=f"{where}generalisation gap", y="train - test accuracy", series=bars))
     return panels
 
 
