@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 import riesz
-from riesz.axis import Axis, Job
+from riesz.axis import Axis, Job, compute_dtype
 from riesz.scope import Scope
 
 BINS = 8
@@ -85,17 +85,17 @@ def _conv_weights(model: nn.Module) -> dict[str, tuple[Tensor, Axis]]:
 
 
 def _row(weight: Tensor, before: Tensor, axis: Axis) -> dict[str, Any]:
-    change = (weight.detach() - before).double()
+    change = (weight.detach() - before).to(compute_dtype(weight.dtype))
     columns_ONI = Job.open(change, axis).read()
     n = columns_ONI.shape[1]
-    power_F = torch.fft.rfft(columns_ONI, dim=1).abs().square().sum((0, 2))
+    power_F = torch.fft.rfft(columns_ONI, dim=1).abs().square().sum((0, 2), dtype=torch.float64)
     power_F[1 : (n + 1) // 2] *= 2  # each stands for a pair of conjugate frequencies
     shares_F = (power_F / power_F.sum()).tolist()
     spectrum = [shares_F[0], *(math.fsum(shares_F[k] for k in part) for part in parts(n))]
-    norm = float(weight.detach().double().norm())
+    norm, moved = (float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in (weight.detach(), change))
     return {
         "n": n,
-        "moved": _short(float(change.norm()) / norm if norm else 0.0),
+        "moved": _short(moved / norm if norm else 0.0),
         "spectrum": [_short(share) for share in spectrum],
     }
 

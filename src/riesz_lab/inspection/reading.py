@@ -9,6 +9,7 @@ Requirements it meets:
 
 from __future__ import annotations
 
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -107,14 +108,14 @@ def _read_torch(path: Path, size: int) -> dict[str, Tensor]:
 
 def _why_not(error: Exception) -> str:
     text = str(error)
-    if "weights_only" in text or "Unsupported" in text or "WeightsUnpickler" in text:
-        cause = next((line.strip() for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line), "")
+    if named := re.search(r"GLOBAL ([\w.]+)", text):
         return (
-            "holds more than numbers, and is not loaded because that could run code"
-            f"{f' ({cause[:160]})' if cause else ''}. Save the state dict alone: "
-            'torch.save(model.state_dict(), "weights.pt")'
+            f"holds more than numbers ({named[1][:80]}), and is not loaded because that could run code. Save the state "
+            'dict alone: torch.save(model.state_dict(), "weights.pt")'
         )
-    return f"is neither safetensors nor a file of torch.save: {_first_line(error)}"
+    if "alloc" in text:
+        return "asks for more memory than there is, which no file of its size needs"
+    return f"is neither safetensors nor a file of torch.save with nothing but numbers: {_first_line(error)[:80]}"
 
 
 def _walk(path: Path, content: object) -> Iterator[tuple[str, Tensor]]:

@@ -21,7 +21,7 @@ from riesz_lab.report.published import published
 from riesz_lab.report.summary import number
 from riesz_lab.trial import read_json
 
-MOST_TRIALS = 2000
+MOST_TRIALS = 1000
 MOST_LAYERS = 400
 
 

@@ -22,6 +22,9 @@ from riesz_lab.sweeps import Table
 Array = NDArray[np.float64]
 Methods = dict[str, list[StoredTrial]]
 
+MOST_POINTS = 80
+"""Of a curve over epochs."""
+
 
 @dataclass
 class Evidence:
@@ -98,7 +101,9 @@ class Evidence:
 def band(
     name: str, x: Sequence[float], values_TX: Array, config: Config, *, times: float = 1.0, **style: Any
 ) -> Series:
-    """Mean over trials with a band of one standard deviation."""
+    """Mean over trials with a band of one standard deviation. Long curves are thinned: the page must stay small."""
+    step = -(-len(x) // MOST_POINTS)
+    x, values_TX = x[::-1][::step][::-1], values_TX[:, ::-1][:, ::step][:, ::-1]  # the last epoch stays
     mean = values_TX.mean(0) * times
     spread = values_TX.std(0, ddof=1) * times if len(values_TX) > 1 else None
     return Series(

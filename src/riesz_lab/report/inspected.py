@@ -103,7 +103,7 @@ def _curves(one: Inspection, layers: list[Layer]) -> Figure:
             found: Regularity | None = getattr(layer, direction)
             if found is None:
                 continue
-            reach = min(FARTHEST, found.n - 1)
+            reach = min(FARTHEST, 3 * found.n // 4)  # beyond, a few pairs are left, and noise
             x = [float(d) for d in range(1, reach + 1)]
             curve, error = found.curve_D[:reach], found.error_D[:reach]
             series.append(
