@@ -1,4 +1,4 @@
-"""The same for a Lightning module. Run: riesz compare examples/compare_lightning.py:train --score test_accuracy"""
+"""The same for a Lightning module: riesz compare examples/compare_lightning.py:train --score accuracy"""
 
 import logging
 import warnings
@@ -44,4 +44,4 @@ def train(attach, seed):
 if __name__ == "__main__":
     import riesz_lab
 
-    print("\n".join(riesz_lab.compare(train, score="test_accuracy", say=print).sentences))
+    print("\n".join(riesz_lab.compare(train, seeds=3, score="test_accuracy", say=print).sentences))

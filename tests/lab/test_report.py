@@ -181,8 +181,9 @@ def test_figures_are_drawn_for_a_paper_the_same_every_time(name, evidence):
         assert drawn == picture.draw(figure, "svg")
 
 
-def test_commands(runs, tmp_path, monkeypatch, capsys):
+def test_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    runs = store_sweep(tmp_path / "runs", "lambda-fashion-mini", trials=2, only=3)
     assert cli.main(["report", str(runs), "-o", "a.html"]) == 0
     assert cli.main(["report", str(runs), "-o", "a.md"]) == 0
     assert cli.main(["report", str(runs), "--format", "csv", "-o", "-"]) == 0

@@ -115,7 +115,10 @@ def _why_not(error: Exception) -> str:
         )
     if "alloc" in text:
         return "asks for more memory than there is, which no file of its size needs"
-    return f"is neither safetensors nor a file of torch.save with nothing but numbers: {_first_line(error)[:80]}"
+    # Torch explains `weights_only` at length; what it stumbled over is all that helps here.
+    why = re.search(r"Unsupported operand \d+", text)
+    told = why[0] if why else _first_line(error)[:100]
+    return f"is neither safetensors nor a file of torch.save with nothing but numbers ({told})"
 
 
 def _walk(path: Path, content: object) -> Iterator[tuple[str, Tensor]]:
