@@ -9,6 +9,7 @@ scenes, and with no published FID.
 from __future__ import annotations
 
 import importlib.util
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ class FID:
         from torchmetrics.image.fid import FrechetInceptionDistance
 
         self.torchmetrics = FrechetInceptionDistance(reset_real_features=False, sync_on_compute=False, **options)
+        self.finite = True
 
     @property
     def has_real(self) -> bool:
@@ -69,17 +71,21 @@ class FID:
 
     def add(self, images: Tensor, *, real: bool) -> None:
         """To bytes, as an image file would hold them, so that real and generated ones are rounded alike."""
+        # What is no number would become a byte like any other.
+        self.finite &= bool(images.isfinite().all())
         self.torchmetrics.update(as_bytes(images), real=real)
 
     def forget_generated(self) -> None:
         self.torchmetrics.reset()
+        self.finite = True
 
     def distance(self) -> float:
-        return float(self.torchmetrics.compute())
+        """The score; no number if an image was none."""
+        return float(self.torchmetrics.compute()) if self.finite else math.nan
 
     def diversity(self) -> float:
         """Variance of the generated images' features over that of the real ones': 1 is as diverse, 0 is all alike."""
-        return self._variance("fake") / max(self._variance("real"), 1e-12)
+        return self._variance("fake") / max(self._variance("real"), 1e-12) if self.finite else math.nan
 
     def _variance(self, which: str) -> float:
         """Trace of the covariance of the features."""

@@ -1,6 +1,7 @@
 """Generation: signs of the losses, who learns when, FID, collapse, and trials that end with the same bits."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,14 @@ def test_fid_is_zero_for_the_same_images_and_grows_with_the_difference():
     assert same < near < far
     alike = real[:1].expand_as(real)
     assert distance(alike)[1] < 1e-6
+
+
+def test_images_that_are_no_numbers_have_no_score():
+    score = proxy()
+    score.add(torch.zeros(3, 3, 16, 16), real=True)
+    score.add(torch.full((3, 3, 16, 16), float("nan")), real=False)
+    assert math.isnan(score.distance())
+    assert math.isnan(score.diversity())
 
 
 def test_fid_is_the_frechet_distance_of_gaussians():
