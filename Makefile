@@ -65,7 +65,7 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev,docs]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev,docs,parquet,ray]"
 	touch $@
 
 clean:

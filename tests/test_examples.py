@@ -15,6 +15,8 @@ CASES = {
     "report.py": ([], "directed"),
     "gan.py": (["--steps", "20"], "#"),
     "lightning_trainer.py": ([], "1 of 4 directed"),
+    "compare_plain_loop.py": ([], "SobolevTilde against plain"),
+    "compare_lightning.py": ([], "SobolevTilde against plain"),
     "hugging_face_trainer.py": ([], "1 of 4 directed"),
 }
 

@@ -9,21 +9,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from riesz_lab.comparing import compare
     from riesz_lab.config import Config
     from riesz_lab.data import Data, Images
+    from riesz_lab.data.labels import Labels
+    from riesz_lab.data.scene import Scene, Scenes
     from riesz_lab.hardware import Hardware
     from riesz_lab.recipes import recipe
     from riesz_lab.store import Store
     from riesz_lab.trainer import Outcome, train
 
-__all__ = ["Config", "Data", "Hardware", "Images", "Outcome", "Store", "recipe", "train"]
+__all__ = [
+    "Config",
+    "Data",
+    "Hardware",
+    "Images",
+    "Labels",
+    "Outcome",
+    "Scene",
+    "Scenes",
+    "Store",
+    "compare",
+    "recipe",
+    "train",
+]
 
 _HOMES = {
+    "compare": "comparing",
     "Config": "config",
     "Data": "data",
     "Images": "data",
     "Hardware": "hardware",
+    "Labels": "data.labels",
     "Outcome": "trainer",
+    "Scene": "data.scene",
+    "Scenes": "data.scene",
     "Store": "store",
     "recipe": "recipes",
     "train": "trainer",

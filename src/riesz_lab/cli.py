@@ -11,20 +11,30 @@ from importlib.util import find_spec
 COMMANDS = {
     "demo": "train a small CNN with and without a metric and compare, in about two minutes",
     "train": "train one trial of a recipe, or continue it",
+    "sweep": "run a named set of trials and say what may be concluded",
+    "compare": "compare metrics on your own model and data, from a function of yours",
+    "report": "make one page of stored trials: conclusions, tables, figures",
+    "figure": "draw one figure of the report for a paper",
+    "inspect": "look into trained weights for the regularity that the method assumes",
+    "runs": "list, compare, export and remove stored trials",
     "recipes": "list the recipes and what they cost",
     "data": "list, fetch and verify datasets",
     "doctor": "tell what is installed and test what works",
 }
 
 NEEDED = {
+    "jinja2": "jinja2",
     "lightning_fabric": "lightning-fabric",
+    "matplotlib": "matplotlib",
     "mlxtend": "mlxtend",
     "numpy": "numpy",
     "PIL": "pillow",
+    "plotly": "plotly",
     "pooch": "pooch",
     "rich": "rich",
     "safetensors": "safetensors",
     "scipy": "scipy",
+    "torchmetrics": "torchmetrics",
     "tyro": "tyro",
 }
 

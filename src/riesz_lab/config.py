@@ -23,6 +23,15 @@ from riesz_lab.errors import ConfigError, unknown
 SEEDS = ("seed", "init_seed", "data_seed")
 """The fields that tell apart the trials of one group."""
 
+SCENES = ("segmentation", "generation")
+ONLY_FOR: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("height", "width", "fit", "label_set"), SCENES),
+    "pretrained": ("segmentation",),
+    **dict.fromkeys(("discriminator_lr", "discriminator_options", "feature_matching"), ("generation",)),
+    **dict.fromkeys(("perceptual", "perceptual_weights", "fid", "fid_weights"), ("generation",)),
+}
+"""The fields that only some tasks read."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -50,11 +59,23 @@ class Config:
     """Use only this many test images, the same ones for every seed."""
     hold_out: int = 0
     """Keep this many training images apart and test on them instead of the test set, for tuning."""
-    augment: Literal["none", "crop-flip"] = "none"
-    """crop-flip: pad by 4, crop at random, flip at random."""
+    augment: Literal["none", "crop-flip", "flip", "scale-crop-flip-colour"] = "none"
+    """crop-flip: pad by 4, crop at random, flip at random. For scenes: flip, or scale-crop-flip-colour."""
+    height: int = 0
+    """Scenes: rows that the network sees."""
+    width: int = 0
+    """Scenes: columns that the network sees."""
+    fit: Literal["resize", "crop"] = "resize"
+    """Scenes: bring all to this size; or train on crops of this size and test on whole scenes."""
+    label_set: Literal["train", "all"] = "train"
+    """Scenes of Cityscapes: the 19 labels that are trained on, or all 34."""
 
     model: str = "cnn"
     """A built-in model or your own as "package.module:function"."""
+    model_options: tuple[str, ...] = ()
+    """Options of the model, as name=value, such as depth=50 width=64."""
+    pretrained: str = ""
+    """Segmentation: file with the encoder's weights under torchvision's names; a path, or a name in DATA/weights."""
 
     epochs: int = 10
     """Passes over the training images."""
@@ -88,6 +109,21 @@ class Config:
     warmup_epochs: float = 0.0
     """Raise the rate linearly from zero over this many epochs."""
 
+    discriminator_lr: float | None = None
+    """Generation: initial rate of the discriminator; lr is then the generator's."""
+    discriminator_options: tuple[str, ...] = ()
+    """Generation: options of the discriminator, as name=value, such as scales=2 width=64 layers=4."""
+    feature_matching: float = 10.0
+    """Generation: weight of the distance between the discriminator's features of real and generated images."""
+    perceptual: float = 0.0
+    """Generation: weight of the distance between VGG-19's features of real and generated images."""
+    perceptual_weights: str = ""
+    """Generation: file with VGG-19's weights under torchvision's names; a path, or a name in DATA/weights."""
+    fid: Literal["proxy", "inception"] = "proxy"
+    """Generation: features of the score. proxy: a small fixed network, comparable with no published FID."""
+    fid_weights: str = ""
+    """Generation: file with the weights of inception, as torch-fidelity publishes them."""
+
     metric: str = "identity"
     """The inner product, such as "sobolev-tilde(lam=0.5)"; identity is the plain optimizer."""
     direction: Literal["output", "input", "rasterized"] | int = "output"
@@ -103,6 +139,8 @@ class Config:
 
     eval_every: int = 1
     """Evaluate on the test images every so many epochs, and always after the last."""
+    eval_first: bool = False
+    """Evaluate before the first step too, as epoch 0."""
     eval_batch_size: int = 500
     """Images per step of an evaluation."""
     precision: Literal["32", "bf16-mixed", "16-mixed"] = "32"
@@ -117,6 +155,7 @@ class Config:
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), hints[field.name]))
         _check_ranges(self)
+        _check_task(self)
         object.__setattr__(self, "metric", _canonical_metric(self.metric))
 
     @property
@@ -131,7 +170,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, for JSON."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
@@ -214,6 +253,20 @@ def _told(hint: Any) -> str:
     return " or ".join(told)
 
 
+def _check_task(config: Config) -> None:
+    """A setting that the task does not read would be ignored without a word."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for name, tasks in ONLY_FOR.items():
+        value = getattr(config, name)
+        if config.task in ("classification", *SCENES) and config.task not in tasks and value != defaults[name]:
+            raise ConfigError(f"{name}={value!r} means nothing to {config.task}; it is for {' and '.join(tasks)}")
+    augmentations = ("flip", "scale-crop-flip-colour") if config.task in SCENES else ("crop-flip",)
+    if config.augment not in ("none", *augmentations):
+        raise ConfigError(
+            f"augment={config.augment!r} is not for {config.task}; allowed: none, {', '.join(augmentations)}"
+        )
+
+
 def _check_ranges(config: Config) -> None:
     # It becomes the name of a folder.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.recipe):
@@ -221,6 +274,7 @@ def _check_ranges(config: Config) -> None:
     at_least = dict.fromkeys(("epochs", "batch_size", "accumulate", "drop_every", "eval_every", "eval_batch_size"), 1)
     at_least |= dict.fromkeys(("max_steps", "train_limit", "test_limit"), 1)
     at_least |= dict.fromkeys(("hold_out", "smooth_epochs", "lr", "momentum", "weight_decay", "warmup_epochs"), 0)
+    at_least |= dict.fromkeys(("height", "width", "discriminator_lr", "feature_matching", "perceptual"), 0)
     # The seeds end in torch generators, which take 64 bits.
     at_least |= dict.fromkeys(SEEDS, 0)
     for name, least in at_least.items():

@@ -18,7 +18,7 @@ from riesz_lab.hardware import Hardware
 from riesz_lab.trainer import train
 
 METRICS = ("reweighted-l2", "sobolev", "sobolev-tilde", "laplacian-smoothing")
-OPTIONAL = {"tensorboard": "riesz[tensorboard]"}
+OPTIONAL = {"tensorboard": "riesz[tensorboard]", "ray": "riesz[ray]", "pyarrow": "riesz[parquet]"}
 TOLERANCE = 1e-4
 
 

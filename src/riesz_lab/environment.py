@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("riesz", "torch", "lightning-fabric", "numpy", "safetensors")
+PACKAGES = ("riesz", "torch", "lightning-fabric", "numpy", "pillow", "safetensors", "torchmetrics")
 
 BF16_PROBE = """
 import torch

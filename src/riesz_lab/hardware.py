@@ -26,6 +26,13 @@ class Hardware:
     """ddp gives every process the whole model, fsdp2 deals it out to them; auto is ddp for several processes."""
     timeout: float = 600.0
     """Seconds after which a process gives up waiting for the others."""
+    workers: int | None = None
+    """Processes per device that decode images too many to keep in memory; one per core, at most 8, if not given."""
+
+    @property
+    def decoders(self) -> int:
+        """How many workers that is."""
+        return min(8, os.cpu_count() or 1) if self.workers is None else self.workers
 
     def resolved(self) -> str:
         """What "auto" stands for on this machine."""
@@ -40,6 +47,8 @@ class Hardware:
         kind = self.resolved()
         if self.devices < 1:
             raise ConfigError(f"devices={self.devices} cannot be; allowed: 1 or more")
+        if self.workers is not None and self.workers < 0:
+            raise ConfigError(f"workers={self.workers} cannot be; allowed: 0 or more")
         if kind == "cuda" and self.devices > torch.cuda.device_count():
             raise ConfigError(f"devices={self.devices} with cuda: this machine has {torch.cuda.device_count()}")
         if kind == "mps" and not torch.backends.mps.is_available():

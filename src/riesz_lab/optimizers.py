@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import math
 from typing import Any
@@ -14,6 +13,7 @@ import riesz
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.importing import load_object
+from riesz_lab.options import parse
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -30,7 +30,10 @@ def check(config: Config) -> None:
 def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch.optim.Optimizer:
     """The optimizer of one model; `lr` overrides the config's where a task has several."""
     kind = _kind(config.optimizer)
-    options: dict[str, Any] = {"lr": config.lr if lr is None else lr, **_options(config)}
+    options: dict[str, Any] = {
+        "lr": config.lr if lr is None else lr,
+        **parse("optimizer_options", config.optimizer_options),
+    }
     accepted = inspect.signature(kind).parameters
     if "weight_decay" in accepted:
         options.setdefault("weight_decay", config.weight_decay)
@@ -90,18 +93,3 @@ def _kind(name: str) -> Any:
     if name not in OPTIMIZERS:
         raise ConfigError(unknown("optimizer", name, OPTIMIZERS) + ", or any as 'package.module:Class'")
     return OPTIMIZERS[name]
-
-
-def _options(config: Config) -> dict[str, Any]:
-    options = {}
-    for text in config.optimizer_options:
-        name, equals, value = text.partition("=")
-        try:
-            if not equals or not name.isidentifier():
-                raise ValueError
-            options[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            raise ConfigError(
-                f"optimizer_options: {text!r} cannot be read; write name=value, such as eps=1e-6"
-            ) from None
-    return options

@@ -127,12 +127,12 @@ def make(kind: Kind, title: str = "", *, rows: bool = True) -> Progress:
 
 
 def told(values: dict[str, Any]) -> str:
-    """Losses and scores in words; accuracies in percent."""
+    """Losses and scores in words; accuracies and IoU in percent."""
     shown = []
     for name, value in values.items():
         if name in ("epoch", "step", "lr") or value is None:
             continue
-        text = f"{100 * value:.2f}%" if name.endswith("accuracy") else f"{value:.4f}"
+        text = f"{100 * value:.2f}%" if name.endswith(("accuracy", "miou")) else f"{value:.4f}"
         shown.append(f"{name.replace('_', ' ')} {text}")
     return "  ".join(shown)
 

@@ -13,6 +13,9 @@ from riesz_lab.config import Config
 from riesz_lab.errors import BadFileError, LabError
 from riesz_lab.trial import read_config, read_json
 
+STATUSES = ("finished", "diverged", "collapsed")
+"""How a complete trial ended: well; with a loss that is no number; or as its task's rule of collapse says."""
+
 
 @dataclass(frozen=True)
 class StoredTrial:
@@ -22,21 +25,30 @@ class StoredTrial:
         path: its directory.
         config: its settings.
         result: what its result.json holds; None if it is not complete.
+        failure: why its last session failed; None if it did not.
     """
 
     path: Path
     config: Config
     result: dict[str, Any] | None
+    failure: str | None = None
 
     @property
     def status(self) -> str:
-        """finished, diverged, or unfinished."""
-        return "unfinished" if self.result is None else str(self.result["status"])
+        """finished, diverged, collapsed, failed, or unfinished."""
+        if self.result is not None:
+            return str(self.result["status"])
+        return "unfinished" if self.failure is None else "failed"
 
     def score(self, which: str = "last") -> float | None:
         """The last or best score; None if there is none."""
         row = None if self.result is None else self.result[which]
         return None if row is None else row[self.result["score"]]  # type: ignore[index]
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more of the score is better."""
+        return self.result is None or bool(self.result.get("higher_is_better", True))
 
     def history(self) -> list[dict[str, Any]]:
         """One row per epoch."""
@@ -45,6 +57,10 @@ class StoredTrial:
     def timing(self) -> list[dict[str, Any]]:
         """One row per epoch and session."""
         return self._rows("timing.jsonl")
+
+    def updates(self) -> list[dict[str, Any]]:
+        """One row per epoch: what it did to each conv weight; empty for trials of before it was measured."""
+        return self._rows("updates.jsonl")
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         file = self.path / name
@@ -75,7 +91,7 @@ class Store:
         self.broken: dict[Path, str] = {}
         for file in sorted(file for folder in folders for file in _configs(Path(folder))):
             try:
-                self.trials.append(_read(file.parent))
+                self.trials.append(read_trial(file.parent))
             except (LabError, OSError) as error:
                 self.broken[file.parent] = str(error)
 
@@ -93,7 +109,8 @@ def _configs(folder: Path) -> Iterable[Path]:
         yield from folder.glob(pattern)
 
 
-def _read(path: Path) -> StoredTrial:
+def read_trial(path: Path) -> StoredTrial:
+    """One trial's directory; an error that names the file if it cannot be read."""
     config = read_config(path / "config.json")
     named = re.search(r"-([0-9a-f]{12})$", path.name)
     if named is not None and named[1] != config.id:
@@ -101,13 +118,23 @@ def _read(path: Path) -> StoredTrial:
     result = read_json(path / "result.json") if (path / "result.json").exists() else None
     if result is not None:
         _check_result(path, result)
-    return StoredTrial(path, config, result)
+        return StoredTrial(path, config, result)
+    return StoredTrial(path, config, None, _failure(path / "failure.json"))
+
+
+def _failure(file: Path) -> str | None:
+    if not file.exists():
+        return None
+    try:
+        return str(read_json(file)["reason"])
+    except (BadFileError, KeyError, TypeError):
+        return "it failed, and left no readable reason"
 
 
 def _check_result(path: Path, result: object) -> None:
     ok = (
         isinstance(result, dict)
-        and result.get("status") in ("finished", "diverged")
+        and result.get("status") in STATUSES
         and isinstance(result.get("score"), str)
         and all(
             which in result

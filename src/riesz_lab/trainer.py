@@ -26,6 +26,7 @@ from riesz_lab.hardware import Hardware, is_main_process
 from riesz_lab.interrupts import Interrupts
 from riesz_lab.tasks import Context, Task
 from riesz_lab.trial import Trial
+from riesz_lab.updates import Watch
 
 CHECK_EVERY = 100
 """Steps between two looks at the loss: at fixed steps, so that a divergent trial always ends at the same one."""
@@ -101,7 +102,7 @@ def train(
         stop = stack.enter_context(Interrupts())
         fabric = hardware.fabric(config)
         fabric.launch()
-        context = Context(fabric.device, fabric.global_rank, fabric.world_size, _adding_up(fabric))
+        context = Context(fabric.device, fabric.global_rank, fabric.world_size, _adding_up(fabric), hardware.decoders)
         task = task_class(config, folder, data, context)
         run = _Run(config, task, context, fabric, trial, save_every, show, stop)
         stack.enter_context(run.logging(tensorboard))
@@ -135,6 +136,7 @@ class _Run:
         if config.max_steps is not None:
             self.total = min(self.total, config.max_steps)
         self.saved_at = time.monotonic()
+        self.timing: dict[str, Any] = {}
         randomness.seed_all(randomness.derived("training", config.order, fabric.global_rank))
         before = parallel.named(self.modules)
         for name, model in self.modules.items():
@@ -142,6 +144,8 @@ class _Run:
             task.models[name] = fabric.setup_module(compiled)
         parallel.reseat(task.optimizers.values(), before, self.modules)
         self.sharded = parallel.is_sharded(self.modules)
+        # No process has whole weights to watch where they are dealt out.
+        self.watch = Watch({}, {}) if self.sharded else Watch(self.modules, task.attachments)
         self.optimizers = {name: fabric.setup_optimizers(optimizer) for name, optimizer in task.optimizers.items()}
 
     def to_the_end(self) -> dict[str, Any]:
@@ -149,6 +153,8 @@ class _Run:
         if self.main:
             self.trial.add_session(environment.describe(self.fabric.device.type, self.context.world))
         self.show.start(step=self.state.step, total=self.total, images_per_step=self._images_per_step())
+        if self.config.eval_first and not self.state.history and not self.state.step:
+            self._add_row(0, self._evaluate())
         while self.state.step < self.total or self.state.batch:
             if not self._train_epoch():
                 return self._finish("diverged")
@@ -166,8 +172,11 @@ class _Run:
             attachment.enabled = self.config.smooth_epochs is None or state.epoch < self.config.smooth_epochs
         steps = min(task.steps_per_epoch - state.batch, self.total - state.step)
         batches = task.batches(state.epoch, state.batch)
+        if state.batch == 0:
+            self.watch.begin()
         watch = _Stopwatch()
-        for _ in range(steps):
+        for left in range(steps, 0, -1):
+            self.watch.last_step(left == 1)
             self._step(next(batches))
             state.step += 1
             state.batch += 1
@@ -223,26 +232,34 @@ class _Run:
 
     def _close_epoch(self, scores: dict[str, float]) -> None:
         """Write the epoch's line and go to the next; a checkpoint before this repeats it, one after does not."""
-        row = self._row(scores)
-        self.state.history.append(row)
         self.state.epoch += 1
         self.state.batch = 0
+        self._add_row(self.state.epoch, scores)
+        self._save_if_due()
+
+    def _add_row(self, epoch: int, scores: dict[str, float]) -> None:
+        """What an epoch brought: its line, its pictures, its timing."""
+        row = self._row(epoch, scores)
+        self.state.history.append(row)
         self.task.meters.reset()
         if self.main:
+            for name, png in self.task.pictures().items() if scores else ():
+                self.trial.add_picture(f"{name}-epoch-{epoch:04d}.png", png)
             self.trial.write_history(self.state.history)
             self.timing["peak_memory_mb"] = environment.peak_memory_mb()
             self.trial.add_timing({"epoch": row["epoch"], **self.timing})
+            if (updates := self.watch.end()) is not None:
+                self.trial.add_updates({"epoch": row["epoch"], "layers": updates})
         if self.log is not None:
             for name, value in row.items():
                 if isinstance(value, float):
                     self.log.add_scalar(name, value, row["step"])
         self.show.row(row, self.state.step)
-        self._save_if_due()
 
-    def _row(self, scores: dict[str, float]) -> dict[str, Any]:
+    def _row(self, epoch: int, scores: dict[str, float]) -> dict[str, Any]:
         means = self.task.meters.means(self.context.add_up)
         rate = next(iter(self.task.optimizers.values())).param_groups[0]["lr"]
-        row = {"epoch": self.state.epoch + 1, "step": self.state.step, "lr": rate, **means, **scores}
+        row = {"epoch": epoch, "step": self.state.step, "lr": rate, **means, **scores}
         # JSON has no NaN: what is no number is null.
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
@@ -250,17 +267,22 @@ class _Run:
 
     def _finish(self, status: str) -> dict[str, Any]:
         key, sign = self.task.score, 1 if self.task.higher_is_better else -1
-        scored = [row for row in self.state.history if row.get(key) is not None]
+        # What was measured before the first step is no success of the training.
+        scored = [row for row in self.state.history if row.get(key) is not None and row["step"]]
+        why = self.task.collapsed(self.state.history) if status == "finished" else None
+        status = status if why is None else "collapsed"
         result = {
             "status": status,
+            **({} if why is None else {"collapse": why}),
             "step": self.state.step,
             "parameters": sum(models.parameters(module) for module in self.modules.values()),
             "score": key,
+            "higher_is_better": self.task.higher_is_better,
             "last": scored[-1] if scored and status == "finished" else None,
             "best": max(scored, key=lambda row: sign * row[key]) if scored else None,
         }
         if status == "diverged":
-            self.state.history.append(self._row({}))
+            self.state.history.append(self._row(self.state.epoch + 1, {}))
         weights = checkpoint.pack(self.modules) if self.main or self.sharded else b""
         if self.main:
             self.trial.write_history(self.state.history)
@@ -310,6 +332,7 @@ class _Run:
             "optimizers": {name: parallel.whole(o.state_dict()) for name, o in self.task.optimizers.items()},
             "precision": self.fabric.strategy.precision.state_dict(),
             "randomness": randomness.state(),
+            "watch": self.watch.state(),
         }
         checkpoint.save(self.trial.checkpoints, self.state.step, self.modules, state, write=self.main)
 
@@ -330,6 +353,7 @@ class _Run:
         if self.main:
             # What was written after the checkpoint is computed again.
             self.trial.write_history(self.state.history)
+            self.trial.keep_updates(self.state.epoch)
 
     def _restore(self, path: Path, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         try:
@@ -338,6 +362,7 @@ class _Run:
                 optimizer.load_state_dict(parallel.optimizer_state(optimizer, state["optimizers"][name]))
             self.fabric.strategy.precision.load_state_dict(state["precision"])
             self.task.meters.restore(state["meters"])
+            self.watch.restore(state.get("watch", {}))
             if self.main:
                 randomness.restore(state["randomness"])
             self.state = State(int(state["step"]), int(state["epoch"]), int(state["batch"]), list(state["history"]))

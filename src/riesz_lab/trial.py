@@ -4,13 +4,18 @@
         config.json           the settings; the id is their hash
         environment.json      where it ran: one entry per session
         history.jsonl         one line per epoch
+        updates.jsonl         one line per epoch: what it did to each conv weight (see `updates`)
+        pictures/             what an evaluation had to show, where a task makes pictures
         timing.jsonl          seconds, images/s and memory per epoch: what two equal trials may differ in
         checkpoints/          the state while it runs, gone once it is finished
         weights.safetensors   the final weights
         result.json           status, last and best scores; written last, so a trial with it is complete
+        failure.json          why the last session failed, if one did; gone once a session succeeds
+        sessions.jsonl        when and where a sweep's workers stopped, failed or completed it
         lock                  held while a process works here
 
-Everything but timing and environment is the same, bit for bit, however often the trial was killed and continued.
+Everything but timing, environment and sessions is the same, bit for bit, however often the trial was killed and
+continued.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,29 +45,23 @@ class Trial:
         self.config = config
         self.path = Path(runs) / config.recipe / f"{kind}-seed{config.seed}-{config.id}"
         self.checkpoints = self.path / "checkpoints"
+        self.pictures = self.path / "pictures"
         self.result_file = self.path / "result.json"
         self.weights_file = self.path / "weights.safetensors"
         self.history_file = self.path / "history.jsonl"
         self.timing_file = self.path / "timing.jsonl"
+        self.updates_file = self.path / "updates.jsonl"
+        self.failure_file = self.path / "failure.json"
+        self.sessions_file = self.path / "sessions.jsonl"
 
     @contextmanager
     def open(self) -> Iterator[Trial]:
         """Hold the trial: create its directory, lock it, tidy what a killed process left."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = open(self.path / "lock", "a+")  # noqa: SIM115 - closed below, and by the kernel if we are killed
         except OSError as error:
             raise atomic.cannot_write(self.path, error) from error
-        with lock:
-            if not _try_lock(lock):
-                lock.seek(0)
-                raise BusyError(
-                    f"trial {self.path} is being trained by {lock.read(200).strip() or 'another process'}; a second "
-                    "process would overwrite its files. Wait for it, stop it, or choose another seed"
-                )
-            lock.truncate(0)
-            lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-            lock.flush()
+        with held(self.path):
             self._tidy()
             try:
                 self.checkpoints.mkdir(exist_ok=True)
@@ -79,12 +79,44 @@ class Trial:
         lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         atomic.write_bytes(self.history_file, lines.encode())
 
-    def add_timing(self, row: dict[str, Any]) -> None:
+    def add_picture(self, name: str, png: bytes) -> None:
         try:
-            with open(self.timing_file, "a") as file:
-                file.write(json.dumps(row) + "\n")
+            self.pictures.mkdir(exist_ok=True)
         except OSError as error:
-            raise atomic.cannot_write(self.timing_file, error) from error
+            raise atomic.cannot_write(self.pictures, error) from error
+        atomic.write_bytes(self.pictures / name, png)
+
+    def add_timing(self, row: dict[str, Any]) -> None:
+        _append(self.timing_file, row)
+
+    def add_updates(self, row: dict[str, Any]) -> None:
+        _append(self.updates_file, row)
+
+    def keep_updates(self, epochs: int) -> None:
+        """Drop what was written after the first so many epochs: it is computed again."""
+        if not self.updates_file.exists():
+            return
+        kept = b""
+        for line in self.updates_file.read_bytes().splitlines(keepends=True):
+            try:
+                if json.loads(line)["epoch"] > epochs:
+                    continue
+            except (ValueError, KeyError, TypeError):  # torn by a kill
+                continue
+            kept += line
+        atomic.write_bytes(self.updates_file, kept)
+
+    def add_event(self, event: str) -> None:
+        """Tell when and where something happened: stopped, failed, completed."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        _append(self.sessions_file, {"event": event, "time": now, "process": os.getpid(), "host": socket.gethostname()})
+
+    def fail(self, reason: str, details: str = "") -> None:
+        """Record why a session failed."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / "config.json").exists():
+            self._write_config()
+        atomic.write_json(self.failure_file, {"reason": reason, "details": details})
 
     def add_session(self, environment: dict[str, Any]) -> None:
         """Record where this session runs, if it differs from the last one."""
@@ -98,6 +130,8 @@ class Trial:
 
     def finish(self, weights: bytes, result: dict[str, Any]) -> None:
         """Write the final weights, then the result that makes the trial complete, then drop the checkpoints."""
+        if self.result_file.exists():
+            raise BusyError(f"trial {self.path} was completed by another process, in spite of its lock; left as it is")
         atomic.write_bytes(self.weights_file, weights)
         atomic.write_json(self.result_file, result)
         atomic.remove_directory(self.checkpoints)
@@ -110,11 +144,39 @@ class Trial:
             raise LabError(f"{file} holds other settings than its directory's name says; move the directory away")
 
     def _tidy(self) -> None:
-        for folder in (self.path, self.checkpoints):
+        for folder in (self.path, self.checkpoints, self.pictures):
             for left in folder.glob(".*.tmp"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.result_file.exists():
             atomic.remove_directory(self.checkpoints)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a trial's directory, so that no other process works in it; BusyError if one does."""
+    try:
+        lock = open(path / "lock", "a+")  # noqa: SIM115 - closed below, and by the kernel if we are killed
+    except OSError as error:
+        raise atomic.cannot_write(path, error) from error
+    with lock:
+        if not _try_lock(lock):
+            lock.seek(0)
+            raise BusyError(
+                f"trial {path} is being trained by {lock.read(200).strip() or 'another process'}; a second process "
+                "would overwrite its files. Wait for it, stop it, or choose another seed"
+            )
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        yield
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    try:
+        with open(path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise atomic.cannot_write(path, error) from error
 
 
 def read_json(path: Path) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernel_oracle import METRIC, expected, relative_error
 
 import riesz
+from kernel_oracle import METRIC, expected, relative_error
 from riesz.axis import Axis, Job
 from riesz.backends import alike, native, registry
 from riesz.backends import cpu as backend

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernel_oracle import METRIC, expected, relative_error
 
 import riesz
+from kernel_oracle import METRIC, expected, relative_error
 from riesz.backends import native
 
 pytestmark = pytest.mark.skipif(isinstance(native.load(), str), reason="the compiled library is not here")

@@ -6,9 +6,9 @@ import random
 
 import pytest
 import torch
-from kernel_oracle import TOLERANCE, by_fft, relative_error
 
 import riesz
+from kernel_oracle import TOLERANCE, by_fft, relative_error
 from riesz.axis import Axis, Job
 from riesz.backends import native
 from riesz.precondition import direct_

@@ -22,7 +22,7 @@ from PIL import Image
 from riesz_lab import checkpoint
 from riesz_lab.config import Config
 from riesz_lab.data import cifar10, folder, idx, unpickle
-from riesz_lab.store import _read
+from riesz_lab.store import read_trial as read_stored
 
 RECORDS = 4
 SENTINEL = "EXECUTED"
@@ -61,7 +61,7 @@ def read_checkpoint(path):
 
 
 def read_trial(path):
-    return _read(path / "identity-seed0-0123456789ab")
+    return read_stored(path / "identity-seed0-0123456789ab")
 
 
 def replaced(write, name, content):

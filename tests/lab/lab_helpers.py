@@ -18,7 +18,7 @@ from riesz_lab.config import Config
 from riesz_lab.data import Data, Images
 from riesz_lab.data.cifar10 import BATCHES, CLASSES
 
-SAME = ("weights.safetensors", "history.jsonl", "result.json", "config.json")
+SAME = ("weights.safetensors", "history.jsonl", "updates.jsonl", "result.json", "config.json")
 """What must be equal, bit for bit, however a trial came to its end."""
 
 

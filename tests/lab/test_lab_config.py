@@ -152,3 +152,19 @@ def test_recipes_are_the_rows_of_the_papers_table():
     for name in ("mnist-cnn", "fashion-cnn"):
         config = recipe(name)
         assert (config.batch_size, config.epochs, config.lr, config.swap_splits) == (100, 100, 0.01, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"height": 64}, "height=64 means nothing to classification; it is for segmentation and generation"),
+        ({"task": "segmentation", "fid": "inception"}, "fid='inception' means nothing to segmentation"),
+        ({"task": "generation", "pretrained": "x"}, "pretrained='x' means nothing to generation"),
+        ({"augment": "flip"}, "augment='flip' is not for classification; allowed: none, crop-flip"),
+        ({"task": "generation", "augment": "crop-flip"}, "augment='crop-flip' is not for generation"),
+    ],
+)
+def test_settings_of_other_tasks_are_refused(settings, told):
+    with pytest.raises(ConfigError) as error:
+        Config(**settings)
+    assert told in str(error.value)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from riesz_lab.data import DATASETS, check, data_folder
-from riesz_lab.data.catalog import builtin
+from riesz_lab.data import DATASETS, check, data_folder, scene_catalog
+from riesz_lab.data.scene_catalog import SCENES
 from riesz_lab.errors import BadFileError, ConfigError, MissingDataError, unknown
 from riesz_lab.tables import print_table
 
@@ -42,8 +42,16 @@ def _list(data_dir: Folder = None) -> int:
         train, test = known.images
         megabytes = sum(source.size for source in known.sources) / 1e6
         rows.append((name, f"{train:,}", f"{test:,}", f"{megabytes:.0f} MB", state, known.summary))
+    for name, scenes in SCENES.items():
+        try:
+            scene_catalog.load(name, folder, "all")
+            state = "there"
+        except (MissingDataError, BadFileError):
+            state = "by hand"
+        train, test = scenes.images
+        rows.append((name, f"{train:,}", f"{test:,}", "-", state, scenes.summary))
     print_table(("dataset", "train", "test", "download", "state", ""), rows, right=(1, 2, 3))
-    print(f"Looked in {folder}")
+    print(f"Looked in {folder}. By hand: `riesz data fetch NAME` tells how")
     return 0
 
 
@@ -52,7 +60,12 @@ def _fetch(name: Name, data_dir: Folder = None) -> int:
     from riesz_lab.data import fetch
 
     folder = data_folder(data_dir)
-    builtin(name)
+    if name in SCENES:
+        # Raises, and says where to put it, if it is not there.
+        scene_catalog.load(name, folder, "all")
+        print(f"{name} is there already: {folder / name}. Check it with: riesz data verify {name}")
+        return 0
+    _known(name)
     try:
         check(name, folder)
         print(f"{name} is there already: {folder / name}. Check it with: riesz data verify {name}")
@@ -67,7 +80,16 @@ def _verify(name: Name, data_dir: Folder = None) -> int:
     """Check every file of a dataset against what was published."""
     from riesz_lab.data import fetch
 
-    rows = list(fetch.verify(name, data_folder(data_dir)))
-    for file, right, remark in rows:
-        print(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}")
-    return 0 if all(right for _, right, _ in rows) else 1
+    folder = data_folder(data_dir)
+    if name not in SCENES:
+        _known(name)
+    all_right = True
+    for file, right, remark in scene_catalog.verify(name, folder) if name in SCENES else fetch.verify(name, folder):
+        print(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}", flush=True)
+        all_right &= right
+    return 0 if all_right else 1
+
+
+def _known(name: str) -> None:
+    if name not in DATASETS:
+        raise ConfigError(unknown("dataset", name, (*DATASETS, *SCENES)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tyro
 
-from riesz_lab import models
 from riesz_lab.config import Config
 from riesz_lab.data import DATASETS
+from riesz_lab.data.scene_catalog import SCENES
 from riesz_lab.recipes import RECIPES
 from riesz_lab.recipes.costs import MEASURED_ON, hours
 from riesz_lab.tables import print_table
+from riesz_lab.tasks import task_class
 
 
 def run(arguments: list[str]) -> int:
@@ -23,7 +24,7 @@ def _list() -> None:
         config = make()
         train, _ = images(config)
         steps = config.epochs * -(-train // config.batch_size)
-        parameters = models.count(config.model, channels=DATASETS[config.dataset].channels, classes=10)
+        parameters = task_class(config.task).parameters(config)
         rows.append(
             (
                 name,
@@ -47,7 +48,8 @@ def _list() -> None:
 
 def images(config: Config) -> tuple[int, int]:
     """How many images are trained on and tested on."""
-    train, test = DATASETS[config.dataset].images
+    known = DATASETS if config.task == "classification" else SCENES
+    train, test = known[config.dataset].images
     if config.swap_splits:
         train, test = test, train
     return min(train, config.train_limit or train), min(test, config.test_limit or test)

@@ -91,6 +91,8 @@ def summary(outcome: Outcome) -> str:
     lines = [] if outcome.trained else ["this trial was complete already:"]
     if result["status"] == "diverged":
         lines.append(f"diverged: the loss was no number any more at step {result['step']}; recorded as such")
+    if result["status"] == "collapsed":
+        lines.append(f"collapsed: {result['collapse']}; recorded as such")
     for which in ("last", "best"):
         if result[which] is not None:
             row = result[which]

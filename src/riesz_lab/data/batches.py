@@ -36,6 +36,14 @@ def epoch_draws(seed: int, epoch: int, count: int) -> Tensor:
     return torch.cat([shifts, flips], 1)
 
 
+def share_of(positions: Tensor, rank: int, world: int) -> Tensor:
+    """One process's share of a batch; short ones are filled up, so that every process has the same number."""
+    if world == 1:
+        return positions
+    missing = -len(positions) % world
+    return torch.cat([positions, positions.repeat(-(-world // len(positions)))[:missing]])[rank::world]
+
+
 def crop_flip(images_NHWC: Tensor, draws_N3: Tensor) -> Tensor:
     """Pad by 4, crop, flip: one gather for the whole batch.
 

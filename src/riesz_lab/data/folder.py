@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
+from riesz_lab.data.files import File, decode
 from riesz_lab.data.types import Images
-from riesz_lab.errors import BadFileError, MissingDataError
+from riesz_lab.errors import MissingDataError
 
 FORMATS = ("JPEG", "PNG")
 SUFFIXES = (".jpg", ".jpeg", ".png")
-MOST_PIXELS = 4_000_000
-FILE_CAP = 32 * 2**20
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -54,17 +51,4 @@ def load(folder: Path, side: int) -> Images:
 
 def read(path: Path, side: int) -> np.ndarray:
     """One image as HWC bytes. Only the named formats are tried, and no image of unexpected size is decoded."""
-    try:
-        if path.stat().st_size > FILE_CAP:
-            raise BadFileError(f"{path} is larger than {FILE_CAP} bytes")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=FORMATS) as image:
-                width, height = image.size
-                if (width, height) != (side, side) or width * height > MOST_PIXELS:
-                    raise BadFileError(f"{path} has {width}x{height} pixels; allowed: {side}x{side}")
-                return np.asarray(image.convert("RGB"))
-    except BadFileError:
-        raise
-    except Exception as error:  # decoders raise anything on damaged files
-        raise BadFileError(f"{path} cannot be read as an image: {error}") from None
+    return np.asarray(decode(File(path), FORMATS, size=(side, side)).convert("RGB"))

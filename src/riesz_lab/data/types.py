@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,11 @@ from torch.utils.data import Dataset, Subset
 
 from riesz_lab.errors import ConfigError
 from riesz_lab.randomness import derived
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from riesz_lab.config import Config
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,36 @@ class Images:
         return len(self.labels_N)
 
 
+class Splits:
+    """A training and a test split of any kind, and other ways to divide them."""
+
+    train: Any
+    test: Any
+
+    def swapped(self) -> Self:
+        return replace(self, train=self.test, test=self.train)  # type: ignore[type-var]
+
+    def limited(self, train: int | None, test: int | None) -> Self:
+        """The first so many images of a fixed shuffle: the same ones for every seed."""
+        return replace(self, train=_limited(self.train, train), test=_limited(self.test, test))  # type: ignore[type-var]
+
+    def held_out(self, count: int) -> Self:
+        """Test on `count` images taken out of the training split; the test split is not touched."""
+        total = len(self.train)
+        if count >= total:
+            raise ConfigError(f"hold_out={count} cannot be: there are {total} training images; allowed: below that")
+        order = _shuffle(total, "hold out")
+        return replace(self, train=take(self.train, order[count:]), test=take(self.train, order[:count]))  # type: ignore[type-var]
+
+    def prepared(self, config: Config) -> Self:
+        """As a config wants them."""
+        data = self.swapped() if config.swap_splits else self
+        data = data.limited(config.train_limit, config.test_limit)
+        return data.held_out(config.hold_out) if config.hold_out else data
+
+
 @dataclass(frozen=True)
-class Data:
+class Data(Splits):
     """A training and a test split, and what a model and a normalisation must know of them.
 
     Attributes:
@@ -47,30 +80,17 @@ class Data:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
 
-    def swapped(self) -> Data:
-        return replace(self, train=self.test, test=self.train)
 
-    def limited(self, train: int | None, test: int | None) -> Data:
-        """The first so many images of a fixed shuffle: the same ones for every seed."""
-        return replace(self, train=_limited(self.train, train), test=_limited(self.test, test))
-
-    def held_out(self, count: int) -> Data:
-        """Test on `count` images taken out of the training split; the test split is not touched."""
-        total = len(self.train)  # type: ignore[arg-type]
-        if count >= total:
-            raise ConfigError(f"hold_out={count} cannot be: there are {total} training images; allowed: below that")
-        order = _shuffle(total, "hold out")
-        return replace(self, train=take(self.train, order[count:]), test=take(self.train, order[:count]))
-
-
-def take(split: Images | Dataset[Any], chosen: Tensor) -> Images | Dataset[Any]:
+def take(split: Any, chosen: Tensor) -> Any:
     if isinstance(split, Images):
         return Images(split.images_NHWC[chosen], split.labels_N[chosen])
+    if isinstance(split, tuple):
+        return tuple(split[index] for index in chosen.tolist())
     return Subset(split, chosen.tolist())
 
 
-def _limited(split: Images | Dataset[Any], count: int | None) -> Images | Dataset[Any]:
-    total = len(split)  # type: ignore[arg-type]
+def _limited(split: Any, count: int | None) -> Any:
+    total = len(split)
     return split if count is None or count >= total else take(split, _shuffle(total, "limit")[:count])
 
 

@@ -22,12 +22,28 @@ STEP_MS: dict[tuple[str, int], float] = {
 }
 """Milliseconds per step by model and batch size: rough, scaled from a few measurements by the work of each model."""
 
+SCENES_STEP_MS: dict[str, float] = {
+    "voc-unet50": 6000,
+    "cityscapes-spade": 60000,
+    "cityscapes-spade-adam": 60000,
+    "camvid-unet-mini": 90,
+    "camvid-spade-mini": 300,
+}
+"""Milliseconds per step by recipe: the size of a scene counts here, too."""
+
 
 def hours(config: Config, train_images: int, test_images: int) -> float:
     """Estimated hours of one trial; evaluating an image costs a third of training on it."""
-    step = STEP_MS[config.model, config.batch_size] / 1000
+    step, image = _seconds(config)
     steps = config.epochs * -(-train_images // config.batch_size)
     evaluations = max(1, config.epochs // config.eval_every)
-    largest = max(batch for model, batch in STEP_MS if model == config.model)
-    image = STEP_MS[config.model, largest] / 1000 / largest / 3
     return (steps * step + evaluations * test_images * image) / 3600
+
+
+def _seconds(config: Config) -> tuple[float, float]:
+    """Of a training step, and of evaluating an image."""
+    if config.task != "classification":
+        step = SCENES_STEP_MS[config.recipe] / 1000
+        return step, step / config.batch_size / 3
+    largest = max(batch for model, batch in STEP_MS if model == config.model)
+    return STEP_MS[config.model, config.batch_size] / 1000, STEP_MS[config.model, largest] / 1000 / largest / 3

@@ -5,8 +5,16 @@ from __future__ import annotations
 from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.tasks.base import Context, Task
 from riesz_lab.tasks.classification import Classification
+from riesz_lab.tasks.generation import Generation
+from riesz_lab.tasks.own import Own
+from riesz_lab.tasks.segmentation import Segmentation
 
-TASKS: dict[str, type[Task]] = {"classification": Classification}
+TASKS: dict[str, type[Task]] = {
+    "classification": Classification,
+    "segmentation": Segmentation,
+    "generation": Generation,
+    "own": Own,
+}
 
 
 def task_class(name: str) -> type[Task]:
@@ -15,4 +23,4 @@ def task_class(name: str) -> type[Task]:
     return TASKS[name]
 
 
-__all__ = ["TASKS", "Classification", "Context", "Task", "task_class"]
+__all__ = ["TASKS", "Classification", "Context", "Generation", "Own", "Segmentation", "Task", "task_class"]

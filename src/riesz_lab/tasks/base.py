@@ -33,12 +33,14 @@ class Context:
         device: of this process.
         rank, world: this process and how many there are; each takes its share of every batch.
         add_up: the sum of a tensor over all processes.
+        workers: processes that decode images for this one.
     """
 
     device: torch.device
     rank: int = 0
     world: int = 1
     add_up: Callable[[Tensor], Tensor] = lambda local: local
+    workers: int = 0
 
 
 class Task(ABC):
@@ -52,7 +54,7 @@ class Task(ABC):
         meters: what the task measures while it trains; they are reset after each epoch.
     """
 
-    score: ClassVar[str]
+    score: str
     higher_is_better: ClassVar[bool] = True
 
     models: dict[str, nn.Module]
@@ -68,6 +70,11 @@ class Task(ABC):
     @abstractmethod
     def __init__(self, config: Config, data_dir: Path, data: Any, context: Context):
         """Load the data, build models and optimizers."""
+
+    @classmethod
+    @abstractmethod
+    def parameters(cls, config: Config) -> int:
+        """How many numbers a recipe trains, without making them."""
 
     @property
     @abstractmethod
@@ -94,3 +101,11 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         """Yield None now and then, so that the trainer may stop in between; at last the scores, by name."""
+
+    def pictures(self) -> dict[str, bytes]:
+        """What the last evaluation has to show: PNG files by name."""
+        return {}
+
+    def collapsed(self, history: list[dict[str, Any]]) -> str | None:
+        """Why a trial that came to its end is no success, judged by its rows; None if it is one."""
+        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,23 +20,32 @@ from riesz_lab.tasks.base import Context, Task
 
 
 class Classification(Task):
-    score: ClassVar[str] = "test_accuracy"
+    score = "test_accuracy"
 
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Data | None) -> None:
         if data is None:
             datasets.check(config.dataset, data_dir)
-        models.check(config.model)
+        models.check(config.model, options=config.model_options)
         optimizers.check(config)
+
+    @classmethod
+    def parameters(cls, config: Config) -> int:
+        channels = datasets.DATASETS[config.dataset].channels
+        return models.count(config.model, channels=channels, classes=10, options=config.model_options)
 
     def __init__(self, config: Config, data_dir: Path, data: Data | None, context: Context):
         self.config = config
         self.context = context
-        self.data = _prepared(datasets.load(config.dataset, data_dir) if data is None else data, config)
+        self.data = (datasets.load(config.dataset, data_dir) if data is None else data).prepared(config)
         self.train = self._source(self.data.train, config.augment)
         self.test = self._source(self.data.test, "none")
         model = models.build(
-            config.model, channels=self.data.channels, classes=self.data.classes, seed=config.initialisation
+            config.model,
+            channels=self.data.channels,
+            classes=self.data.classes,
+            seed=config.initialisation,
+            options=config.model_options,
         ).to(context.device)
         if config.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -62,7 +71,9 @@ class Classification(Task):
         parts: list[tuple[Tensor, Tensor]] = []
         sizes: list[int] = []
         for start in range(first * size, count, size):
-            mine = self._mine(torch.arange(start, min(start + size, count)))
+            mine = batching.share_of(
+                torch.arange(start, min(start + size, count)), self.context.rank, self.context.world
+            )
             chunks = mine.chunk(self.config.accumulate)
             parts += [(order[chunk], draws[chunk]) for chunk in chunks]
             sizes.append(len(chunks))
@@ -94,24 +105,7 @@ class Classification(Task):
         meters.add(f"{split}_accuracy", (logits.argmax(1) == labels).sum(), len(labels))
         return loss
 
-    def _mine(self, positions: Tensor) -> Tensor:
-        """This process's share of a batch; short ones are filled up, so that every process has the same number."""
-        world = self.context.world
-        if world == 1:
-            return positions
-        missing = -len(positions) % world
-        return torch.cat([positions, positions.repeat(-(-world // len(positions)))[:missing]])[
-            self.context.rank :: world
-        ]
-
     def _source(self, split: Any, augment: str) -> batching.MemorySource | batching.DatasetSource:
         return batching.source(
             split, self.data, augment=augment, device=self.context.device, channels_last=self.config.channels_last
         )
-
-
-def _prepared(data: Data, config: Config) -> Data:
-    if config.swap_splits:
-        data = data.swapped()
-    data = data.limited(config.train_limit, config.test_limit)
-    return data.held_out(config.hold_out) if config.hold_out else data

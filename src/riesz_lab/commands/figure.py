@@ -1,0 +1,60 @@
+"""`riesz figure NAME [DIR...] -o figure.svg`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from riesz_lab import atomic
+from riesz_lab.errors import ConfigError, LabError, unknown
+
+USAGE = """usage: riesz figure NAME [DIR...] [-o FILE.svg]
+
+Draw one figure of the report for a paper, as SVG, PNG or PDF. NAME is one of these; DIR are folders of trials (runs if
+not given).
+
+{figures}"""
+
+
+def run(arguments: list[str]) -> int:
+    from riesz_lab.report.figures import FIGURES
+
+    if not arguments or arguments[0] in ("-h", "--help"):
+        width = max(map(len, FIGURES))
+        print(USAGE.format(figures="\n".join(f"  {name:<{width}}  {e.about}" for name, e in FIGURES.items())))
+        return 0
+    if arguments[0] not in FIGURES:
+        raise ConfigError(unknown("figure", arguments[0], FIGURES))
+    tyro.cli(_draw, prog="riesz figure NAME", description="Draw one figure of the report.", args=arguments)
+    return 0
+
+
+def _draw(
+    name: tyro.conf.Positional[str],
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = (Path("runs"),),
+    output: Annotated[Path | None, tyro.conf.arg(aliases=("-o",))] = None,
+) -> None:
+    """Draw a figure.
+
+    Args:
+        name: which one; `riesz figure` lists them.
+        folders: folders of trials, and of benchmark results (CSV).
+        output: the file to write, .svg, .png or .pdf; NAME.svg if not given.
+    """
+    from riesz_lab.report import picture, report
+    from riesz_lab.report.evidence import Evidence
+    from riesz_lab.report.figures import FIGURES
+    from riesz_lab.store import Store
+
+    target = output or Path(f"{name}.svg")
+    kind = target.suffix.removeprefix(".").lower()
+    if kind not in picture.FORMATS:
+        raise ConfigError(f"output {str(target)!r} cannot be; allowed: a name that ends in .svg, .png or .pdf")
+    entry = FIGURES[name]
+    figure = entry.make(Evidence(Store()) if entry.needs == "nothing" else report.read(*folders))
+    if figure is None:
+        raise LabError(f"figure {name!r} has no data below {', '.join(map(str, folders))}; it needs {entry.needs}")
+    atomic.write_bytes(target, picture.draw(figure, kind))
+    print(f"Figure: {target.resolve()}\n{figure.caption} {figure.alt}".rstrip())

@@ -1,0 +1,198 @@
+"""`riesz runs [list] | compare | export | remove`."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from riesz_lab import export
+from riesz_lab.errors import ConfigError, LabError, unknown
+from riesz_lab.progress import told
+from riesz_lab.selection import distinguishing, record, select
+from riesz_lab.statistics import paired
+from riesz_lab.store import STATUSES, Store, StoredTrial
+from riesz_lab.sweeps.results import is_percent
+from riesz_lab.tables import print_table
+from riesz_lab.tasks import task_class
+from riesz_lab.trial import held
+
+Where = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(help="Only trials with these, as name=value: recipe=demo, metric=sobolev*, status=failed, seed=3."),
+]
+Runs = Annotated[Path, tyro.conf.arg(help="Folder of all trials, or of one recipe.")]
+Group = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="GROUP")]]
+File = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FILE")]]
+
+
+KINDS = (*STATUSES, "failed", "unfinished")
+
+
+def run(arguments: list[str]) -> int:
+    commands = {"list": _list, "compare": _compare, "export": _export, "remove": _remove}
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments = ["list", *arguments]
+    if not arguments[0].startswith("-") and arguments[0] not in commands:
+        raise ConfigError(unknown("command of riesz runs", arguments[0], commands))
+    return int(
+        tyro.extras.subcommand_cli_from_dict(
+            commands, prog="riesz runs", description="List, compare, export and remove stored trials.", args=arguments
+        )
+    )
+
+
+def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> int:
+    """List the stored trials, a line per group: those that differ by their seeds alone.
+
+    Args:
+        each: A line per trial instead.
+    """
+    store = _opened(runs)
+    trials = select(store.trials, where)
+    if each:
+        rows = [
+            (
+                trial.config.id,
+                trial.config.recipe,
+                trial.config.metric,
+                str(trial.config.seed),
+                trial.status,
+                _told(trial),
+            )
+            for trial in trials
+        ]
+        print_table(("trial", "recipe", "metric", "seed", "status", ""), rows, right=(3,))
+    else:
+        _list_groups(trials)
+    print(f"{len(trials)} trials in {runs}")
+    _tell_broken(store)
+    return 0
+
+
+def _list_groups(trials: list[StoredTrial]) -> None:
+    groups: dict[str, list[StoredTrial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.config.group, []).append(trial)
+    differences: dict[str, str] = {}
+    for name in {group[0].config.recipe for group in groups.values()}:
+        mine = {key: group[0].config for key, group in groups.items() if group[0].config.recipe == name}
+        differences |= distinguishing(mine)
+    rows = []
+    for key, group in groups.items():
+        scores = [score for trial in group if (score := trial.score("last")) is not None]
+        counts = (sum(trial.status == status for trial in group) for status in KINDS)
+        score = next((trial.result["score"] for trial in group if trial.result is not None), "")
+        mean = told({score: statistics.mean(scores)}) if scores else ""
+        config = group[0].config
+        rows.append((key, config.recipe, config.metric, differences[key], *(str(n or "") for n in counts), mean))
+    head = ("group", "recipe", "metric", "and", *KINDS, "mean of the last epoch")
+    print_table(head, rows, right=range(4, 4 + len(KINDS)))
+
+
+def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs = Path("runs")) -> int:
+    """Compare two groups of trials pair by pair: those with equal initial weights and order of images.
+
+    Args:
+        baseline: The group to compare with, as `riesz runs` lists it.
+        method: The group to judge.
+        margin: The largest difference in score that does not matter.
+    """
+    store = _opened(runs)
+    sides = [_group(store, name) for name in (baseline, method)]
+    complete = [trial for side in sides for trial in side if trial.result is not None]
+    names = {trial.result["score"] for trial in complete if trial.result is not None}
+    if len(names) != 1:
+        told = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
+        raise ConfigError(f"groups {baseline} and {method} {told}")
+    (score,) = names
+    scores = [
+        {(one.config.initialisation, one.config.order): one.score("last") for one in side if one in complete}
+        for side in sides
+    ]
+    found = paired(
+        scores[0],  # type: ignore[arg-type]
+        scores[1],  # type: ignore[arg-type]
+        margin=margin,
+        higher_is_better=task_class(complete[0].config.task).higher_is_better,
+        percent=is_percent(score),
+    )
+    for name, side in zip(("baseline", "method"), sides, strict=True):
+        print(f"{name}: {side[0].config.recipe}, {side[0].config.metric}, group {side[0].config.group}")
+    print(f"{score.replace('_', ' ')} of the last epoch, method against baseline: {found.sentence}.")
+    return 0
+
+
+def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
+    """Write the trials to a file, one row each: settings, status, last and best scores.
+
+    Args:
+        file: Ends in .csv or .parquet.
+    """
+    store = _opened(runs)
+    trials = select(store.trials, where)
+    export.write([record(trial) for trial in trials], file)
+    print(f"{len(trials)} trials written to {file}")
+    _tell_broken(store)
+    return 0
+
+
+def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Runs = Path("runs")) -> int:
+    """Remove trials for good. Without --yes, only say which.
+
+    Args:
+        broken: Those that cannot be read, instead.
+        yes: Do it.
+    """
+    store = _opened(runs)
+    if not where and not broken:
+        raise ConfigError("which trials? Say it with --where name=value ..., or --broken")
+    paths = list(store.broken) if broken else [trial.path for trial in select(store.trials, where)]
+    for path in paths:
+        if yes:
+            _removed(path)
+        print(f"{'removed' if yes else 'would be removed'}: {path}")
+    if paths and not yes:
+        print(f"{len(paths)} trials. Remove them with --yes")
+    return 0
+
+
+def _removed(path: Path) -> None:
+    with held(path):
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise LabError(f"cannot remove {path}: {error.strerror or error}") from None
+
+
+def _opened(runs: Path) -> Store:
+    if not runs.is_dir():
+        raise LabError(f"there is no folder {runs}; say where the trials are: --runs DIR")
+    return Store(runs)
+
+
+def _group(store: Store, name: str) -> list[StoredTrial]:
+    found = {key: trials for key, trials in store.groups().items() if key.startswith(name)}
+    if len(found) != 1:
+        known = ", ".join(store.groups()) or "none"
+        raise ConfigError(
+            f"group {name!r} is {'not known' if not found else 'not clear'}; `riesz runs` lists them. Known: {known}"
+        )
+    return next(iter(found.values()))
+
+
+def _told(trial: StoredTrial) -> str:
+    if trial.failure is not None:
+        return trial.failure
+    row = None if trial.result is None else trial.result["last"]
+    return "" if row is None else told(row)
+
+
+def _tell_broken(store: Store) -> None:
+    for path, why in store.broken.items():
+        print(f"left out, cannot be read: {path} ({why})")
+    if store.broken:
+        print("Remove them with: riesz runs remove --broken --yes")

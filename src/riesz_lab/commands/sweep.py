@@ -1,0 +1,192 @@
+"""`riesz sweep NAME [options]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from riesz_lab import export, progress
+from riesz_lab.data import data_folder
+from riesz_lab.errors import ConfigError
+from riesz_lab.hardware import Hardware
+from riesz_lab.store import Store
+from riesz_lab.sweeps import SWEEPS, Sweep, driver, dry_run, plan, results, sweep, text, tuning, watch
+from riesz_lab.sweeps.executor import Executor
+from riesz_lab.tables import table
+from riesz_lab.tasks import task_class
+
+USAGE = """usage: riesz sweep NAME [options]
+
+Run a named set of trials, compare them pair by pair, and say what may be concluded. Run the same command again to
+continue: what is complete is not trained again. NAME is one of these, or your own as package.module:function:
+
+{sweeps}
+
+All options: riesz sweep NAME --help
+What would it do, and what would it cost: riesz sweep NAME --dry-run"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a sweep is run."""
+
+    trials: int | None = None
+    """Seeds per arm; the sweep's own number if not given."""
+    only: tuple[str, ...] = ()
+    """Only arms whose label, recipe or metric holds one of these texts, and the baselines they need."""
+    dry_run: bool = False
+    """Print the trials and what they would cost, and stop."""
+    table: bool = False
+    """Print the table of what is complete, and stop."""
+    which: Literal["last", "best"] = "last"
+    """Compare scores of the last epoch, or of the best one (chosen by looking at the test set: flattering)."""
+    output: Path | None = None
+    """Also write the table to this file (.csv or .parquet)."""
+
+    tune_lr: bool = False
+    """First choose each arm's learning rate on held-out training images: one grid, equally often for every arm."""
+    lr_factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
+    """The grid, as multiples of the recipe's rate."""
+    tune_trials: int = 2
+    """Seeds per arm and rate of the grid; other seeds than the final trials have."""
+    hold_out: int | None = None
+    """Training images to tune on; a tenth of them if not given."""
+
+    workers: int | None = None
+    """Trials at once; one per core (or GPU) if not given. The cores are divided among them."""
+    threads: int | None = None
+    """Threads of each worker; its share of the cores if not given."""
+    executor: Literal["local", "ray"] = "local"
+    """local: processes on this machine. ray: a Ray cluster, for several machines that share the folders."""
+    address: str | None = None
+    """Of the Ray cluster; one on this machine is started if not given."""
+    retries: int = 5
+    """How often a trial is continued whose worker was killed."""
+    retry_failed: bool = False
+    """Try those again that failed."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto takes a GPU if there is one."""
+    save_every: float = 60.0
+    """Seconds between two checkpoints."""
+
+    runs: Path = Path("runs")
+    """Folder of all trials."""
+    data_dir: Path | None = None
+    """Folder of the datasets; RIESZ_DATA, or the user's cache, if not given."""
+    progress: progress.Kind = "auto"
+    """live in a terminal, plain lines elsewhere, or none."""
+
+
+def run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE.format(sweeps=_list()))
+        return 0
+    name = arguments[0]
+    if name.startswith("-"):
+        raise ConfigError(f"the sweep comes first: riesz sweep NAME {name} ...; `riesz sweep` lists them")
+    chosen = sweep(name)
+    options = tyro.cli(
+        Options,
+        prog=f"riesz sweep {name}",
+        description=f"{chosen.about}. In the paper: {chosen.reproduces}.",
+        args=arguments[1:],
+    )
+    return _run(chosen.with_trials(options.trials).only(options.only), options)
+
+
+def _list() -> str:
+    rows = []
+    for name, make in SWEEPS.items():
+        found = make()
+        rows.append((name, str(len(found.arms)), str(len(found.all_configs())), found.about))
+    return table(("sweep", "arms", "trials", "what it asks"), rows, right=(1, 2))
+
+
+def _run(found: Sweep, options: Options) -> int:
+    tune = None
+    if options.tune_lr:
+        tune = tuning.Tuning(factors=options.lr_factors, trials=options.tune_trials, hold_out=options.hold_out)
+    search = tuning.search(found, tune) if tune else None
+    if options.dry_run:
+        for stage in (search, found) if search else (found,):
+            dry_run.tell(stage, options.runs, retry_failed=options.retry_failed)
+        return 0
+    if options.table:
+        return _report(found, tune, options)
+    if search and _train(search, options):
+        return 1
+    final = tuning.tuned(found, tuning.choices(found, tune, Store(options.runs))) if tune else found
+    failed = _train(final, options)
+    return _report(found, tune, options) or int(failed > 0)
+
+
+def _train(stage: Sweep, options: Options) -> int:
+    """Train what is not complete; returns how many trials failed."""
+    configs = stage.all_configs()
+    folder = data_folder(options.data_dir)
+    for config in {config.group: config for config in configs}.values():
+        task_class(config.task).check(config, folder, None)
+        Hardware(accelerator=options.accelerator).check(config)
+    todo = plan.make(configs, options.runs, retry_failed=options.retry_failed)
+    for path, why in todo.aside.items():
+        print(f"set aside: {path} ({why}); its trial is trained anew")
+    print(
+        f"{stage.name}: {len(configs)} trials, {len(todo.done)} complete, {todo.interrupted} to be continued, "
+        f"{len(todo.waiting) - todo.interrupted} new, {len(todo.failed)} failed before"
+    )
+    if todo.waiting:
+        executor = _executor(options)
+        print(f"On {executor.told}.")
+        shown = watch.make(options.progress, stage, todo, options.runs, executor.slots)
+        place = driver.Place(
+            runs=options.runs, data_dir=folder, accelerator=options.accelerator, save_every=options.save_every
+        )
+        try:
+            driver.drive(todo, executor, place, retries=options.retries, watcher=shown)
+        finally:
+            shown.close()
+    _tell_failures(stage, todo)
+    return len(todo.failed)
+
+
+def _executor(options: Options) -> Executor:
+    if options.executor == "ray":
+        from riesz_lab.sweeps.on_ray import OnRay
+
+        return OnRay(options.workers, options.threads, address=options.address, retries=options.retries)
+    from riesz_lab.sweeps.local import Local
+
+    gpus = 0
+    if Hardware(accelerator=options.accelerator).resolved() == "cuda":
+        import torch
+
+        gpus = torch.cuda.device_count()
+    return Local(options.workers, options.threads, gpus)
+
+
+def _report(found: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
+    store = Store(options.runs)
+    chosen = None
+    if tune:
+        chosen = tuning.choices(found, tune, store)
+        found = tuning.tuned(found, chosen)
+    made = results(found, store, options.which)
+    print()
+    print(text.told(made, chosen))
+    if options.output is not None:
+        export.write(text.records(made, chosen), options.output)
+        print(f"Written: {options.output}")
+    return 0
+
+
+def _tell_failures(stage: Sweep, todo: plan.Plan) -> None:
+    if not todo.failed:
+        return
+    print(f"{len(todo.failed)} failed; try them again with --retry-failed:")
+    for arm in stage.arms:
+        for config in stage.configs(arm):
+            if config.id in todo.failed:
+                print(f"  {arm.label}, seed {config.seed} ({config.id}): {todo.failed[config.id]}")

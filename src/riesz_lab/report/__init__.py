@@ -1,0 +1,1 @@
+"""The report: from stored trials to an answer one likes to read."""

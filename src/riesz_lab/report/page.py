@@ -1,0 +1,97 @@
+"""Content as one self-contained HTML file.
+
+Requirements it meets:
+- it asks the network for nothing, and could not: its Content-Security-Policy allows no request;
+- no text of a file can become script: everything is escaped, and the policy runs only the scripts whose hashes it
+  names, which are this package's;
+- the same content gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+import markupsafe
+
+from riesz._version import __version__
+from riesz_lab.report import plotting
+from riesz_lab.report.content import Page
+from riesz_lab.report.figure import PALETTE, Figure, Panel, Series
+
+
+def html(page: Page) -> str:
+    """The page as text."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "slug": lambda text: re.sub(r"[^a-z]+", "-", text.lower()),
+        "is_figure": lambda block: isinstance(block, Figure),
+        "color": lambda series: PALETTE[series.color % len(PALETTE)],
+        "dashes": _dashes,
+        "described": _described,
+        "height": _height,
+        "plotly": lambda panel: _json(plotting.plot(panel)),
+        "path": lambda link: quote(link, safe="/.-_~"),
+    }
+    scripts = [_own("page.js")] + ([_plotly_js()] if page.figures() else [])
+    return environment.from_string(_own("page.html")).render(
+        page=page,
+        css=_own("page.css"),
+        js=_own("page.js"),
+        plotly_js=_plotly_js(),
+        policy=_policy(scripts),
+        version=__version__,
+    )
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _described(panel: Panel, figure: Figure) -> str:
+    """What a screen reader says of a plot before its points are walked."""
+    kind = "image" if panel.image is not None else f"{len(panel.series)} series"
+    axes = f"{panel.y} against {panel.x}" if panel.y and panel.x else ""
+    shown = ". ".join(filter(None, (figure.title, panel.title, axes, kind)))
+    return f"{shown}. Arrow keys walk along the points." if panel.image is None else f"{shown}."
+
+
+def _height(panel: Panel) -> markupsafe.Markup:
+    """A line of its own for every label down the side."""
+    if not panel.sideways:
+        return markupsafe.Markup()
+    labels = len({label for series in panel.series for label in series.x})
+    return markupsafe.Markup(f' style="height:{80 + 30 * max(labels, 2)}px"')
+
+
+def _dashes(series: Series) -> str:
+    return ("none", "7 4", "2 3", "8 3 2 3")[series.dash % 4]
+
+
+def _own(name: str) -> str:
+    return files("riesz_lab.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _plotly_js() -> str:
+    # One newline alone: a browser reads it so before it takes the hash.
+    return files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8").replace("\r\n", "\n")

@@ -1,0 +1,158 @@
+"""Figures as plotly's JSON, one plot per panel. Colours of ground, text and grid are set by the page's script."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from riesz_lab.report.figure import DASHES, PALETTE, Image, Panel, Series, Values, short
+
+
+def plot(panel: Panel) -> dict[str, Any]:
+    """The data and layout of a panel."""
+    if panel.image is not None:
+        return _image_plot(panel, panel.image)
+    traces = []
+    for series in panel.series:
+        traces += [*_band(series), _trace(series)]
+    labels = any(isinstance(value, str) for series in panel.series for value in series.x)
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": _text(panel.x)}, "type": "category" if labels else "log" if panel.log_x else "-"},
+        "yaxis": {"title": {"text": _text(panel.y)}, "type": "log" if panel.log_y else "-"},
+    }
+    if panel.y_range is not None:
+        layout["yaxis"]["range"] = list(panel.y_range)
+    if panel.x == "epoch":
+        most = max((len(series.x) for series in panel.series), default=0)
+        layout["xaxis"] |= {"tickformat": "d"} | ({"dtick": 1} if most <= 12 else {})
+    if panel.zero:
+        layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": {"width": 1}}]
+    if any(series.kind == "bars" for series in panel.series):
+        layout["barmode"] = "group"
+        if not labels:
+            layout["xaxis"] |= {"nticks": 6, "tickmode": "auto"}
+    if panel.log_y:
+        layout["yaxis"]["dtick"] = 1
+    return _turned(traces, layout) if panel.sideways else {"data": traces, "layout": layout}
+
+
+def _turned(traces: list[dict[str, Any]], layout: dict[str, Any]) -> dict[str, Any]:
+    """The same with x and y exchanged, and the first label on top."""
+    layout["xaxis"], layout["yaxis"] = layout["yaxis"], {**layout["xaxis"], "autorange": "reversed"}
+    for shape in layout.get("shapes", ()):
+        shape.update({"xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1})
+    turned = []
+    for trace in traces:
+        hover = trace["hovertemplate"].replace("%{x}: %{y}", "%{y}: %{x}")
+        new = {**trace, "x": trace["y"], "y": trace["x"], "hovertemplate": hover}
+        new["error_x"] = new.pop("error_y")
+        turned.append(new)
+    return {"data": turned, "layout": layout}
+
+
+def _trace(series: Series) -> dict[str, Any]:
+    color = PALETTE[series.color % len(PALETTE)]
+    trace: dict[str, Any] = {
+        "name": _text(series.name),
+        "legendgroup": series.name,
+        "x": _x(series),
+        "y": _numbers(series.y),
+        "hovertemplate": f"%{{x}}: %{{y}}{_hover_range(series)}<extra>{_text(series.name)}</extra>",
+    }
+    if series.low is not None and series.high is not None:
+        trace["customdata"] = list(zip(_numbers(series.low), _numbers(series.high), strict=True))
+    if series.kind == "bars":
+        return trace | {"type": "bar", "marker": {"color": color}, "error_y": _error_bars(series)}
+    if series.kind == "points":
+        marker = {"color": color, "size": 8, "symbol": series.dash % 5}
+        return trace | {"type": "scatter", "mode": "markers", "marker": marker, "error_y": _error_bars(series)}
+    line = {"color": color, "width": 2, "dash": DASHES[series.dash % len(DASHES)]}
+    marker = {"color": color, "size": 5, "symbol": series.dash % 5}
+    mode = "lines+markers" if len(series.x) <= 30 else "lines"
+    return trace | {"type": "scatter", "mode": mode, "line": line, "marker": marker}
+
+
+def _hover_range(series: Series) -> str:
+    if series.low is None or series.high is None:
+        return ""
+    return f"<br>%{{customdata[0]}} to %{{customdata[1]}} {_text(series.note)}"
+
+
+def _band(series: Series) -> list[dict[str, Any]]:
+    if series.kind != "line" or series.low is None or series.high is None:
+        return []
+    inside = [
+        (x, low, high)
+        for x, low, high in zip(_x(series), _numbers(series.low), _numbers(series.high), strict=True)
+        if low is not None and high is not None
+    ]
+    if len(inside) < 2:
+        return []
+    red, green, blue = (int(PALETTE[series.color % len(PALETTE)][i : i + 2], 16) for i in (1, 3, 5))
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "legendgroup": series.name,
+            "x": [x for x, _, _ in inside] + [x for x, _, _ in reversed(inside)],
+            "y": [low for _, low, _ in inside] + [high for _, _, high in reversed(inside)],
+            "fill": "toself",
+            "fillcolor": f"rgba({red},{green},{blue},0.18)",
+            "line": {"width": 0},
+            "hoverinfo": "skip",
+        }
+    ]
+
+
+def _error_bars(series: Series) -> dict[str, Any]:
+    if series.low is None or series.high is None:
+        return {"visible": False}
+    rows = list(zip(_numbers(series.y), _numbers(series.low), _numbers(series.high), strict=True))
+    known = [(y, low, high) if None not in (y, low, high) else (0.0, 0.0, 0.0) for y, low, high in rows]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [short(high - y) for y, _, high in known],  # type: ignore[operator]
+        "arrayminus": [short(y - low) for y, low, _ in known],  # type: ignore[operator]
+        "thickness": 1.2,
+        "width": 4,
+    }
+
+
+def _image_plot(panel: Panel, image: Image) -> dict[str, Any]:
+    # As bytes of float32: a list of numbers in text would be four times as long.
+    values = np.ascontiguousarray(image.z, dtype="<f4")
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    trace = {
+        "type": "heatmap",
+        "z": {
+            "dtype": "f4",
+            "bdata": base64.b64encode(values.tobytes()).decode(),
+            "shape": f"{values.shape[0]}, {values.shape[1]}",
+        },
+        "zmin": -short(largest),  # type: ignore[operator]
+        "zmax": short(largest),
+        "colorbar": {"thickness": 10, "len": 0.9, "outlinewidth": 0},
+        "hovertemplate": f"{_text(image.rows)} %{{y}}, {_text(image.columns)} %{{x}}: %{{z:.4f}}<extra></extra>",
+    }
+    layout = {
+        "xaxis": {"title": {"text": _text(image.columns)}, "showgrid": False, "constrain": "domain"},
+        "yaxis": {"title": {"text": _text(image.rows)}, "showgrid": False, "autorange": "reversed"},
+    }
+    return {"data": [trace], "layout": layout}
+
+
+def _x(series: Series) -> list[Any]:
+    return [_text(value) if isinstance(value, str) else short(value) for value in series.x]
+
+
+def _numbers(values: Values) -> list[float | None]:
+    return [short(value) for value in values]
+
+
+def _text(text: str) -> str:
+    """Plotly reads a few tags and entities in its texts, and `%{...}` in hover templates; files get none of that."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escaped.replace("%{", "%\u200b{")

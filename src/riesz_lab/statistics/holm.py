@@ -1,0 +1,47 @@
+"""Holm's correction: the chance of any false claim in a table stays below 5%."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from riesz_lab.statistics.comparison import Comparison
+
+Key = TypeVar("Key")
+
+
+def adjusted(ps: Sequence[float | None]) -> list[float | None]:
+    """Holm-adjusted p-values, in the order given.
+
+    Undefined ones stay undefined and still count: the size of the family is a matter of the design, not of the data.
+
+    Example:
+        >>> from riesz_lab.statistics import adjusted
+        >>> adjusted([0.01, 0.5, None, 0.02])
+        [0.04, 1.0, None, 0.06]
+    """
+    order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
+    result: list[float | None] = [None] * len(ps)
+    running = 0.0
+    for rank, (p, i) in enumerate(order):
+        running = max(running, min(1.0, (len(ps) - rank) * p))
+        result[i] = running
+    return result
+
+
+def holm(comparisons: Mapping[Key, Comparison], family: int = 0) -> dict[Key, Comparison]:
+    """The comparisons of one table, corrected for their number. Differences and equivalences are a family each.
+
+    Args:
+        comparisons: by whatever names them.
+        family: how many were planned, if these are only some of them.
+    """
+    found = list(comparisons.values())
+    unseen = [None] * (family - len(found))
+    ps = adjusted([one.p for one in found] + unseen)
+    margins = adjusted([one.p_margin for one in found] + unseen)
+    return {
+        key: replace(one, p_holm=ps[i], p_margin_holm=margins[i], family=len(found) + len(unseen))
+        for i, (key, one) in enumerate(comparisons.items())
+    }

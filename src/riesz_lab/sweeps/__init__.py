@@ -1,0 +1,38 @@
+"""Sweeps: named sets of trials, how they are run, and what they say.
+
+A *sweep* has *arms*, settings whose trials differ by their seeds alone; an arm names the arm it is compared with. The
+truth about every trial is in its directory; a sweep can be stopped, killed, and run again at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from riesz_lab.errors import ConfigError, unknown
+from riesz_lab.importing import load_object
+from riesz_lab.sweeps import mini, paper
+from riesz_lab.sweeps.definition import Arm, Sweep
+from riesz_lab.sweeps.results import Row, Table, results
+
+SWEEPS: dict[str, Callable[[], Sweep]] = {**paper.SWEEPS, **mini.SWEEPS}
+
+
+def sweep(name: str) -> Sweep:
+    """A sweep by name, or your own as "package.module:function".
+
+    Example:
+        >>> from riesz_lab.sweeps import sweep
+        >>> len(sweep("controls").arms)
+        9
+    """
+    if ":" in name:
+        made = load_object("sweep", name)()
+        if not isinstance(made, Sweep):
+            raise ConfigError(f"sweep {name!r} returned {type(made).__name__}; allowed: riesz_lab.sweeps.Sweep")
+        return made
+    if name not in SWEEPS:
+        raise ConfigError(unknown("sweep", name, SWEEPS) + ", or your own as 'package.module:function'")
+    return SWEEPS[name]()
+
+
+__all__ = ["SWEEPS", "Arm", "Row", "Sweep", "Table", "results", "sweep"]

@@ -1,0 +1,123 @@
+"""What a sweep is: arms, the seeds they share, and which arm is compared with which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from riesz_lab.config import Config
+from riesz_lab.errors import ConfigError, unknown
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One setting of a sweep; its trials differ by their seeds alone.
+
+    Attributes:
+        label: its name in tables.
+        config: its settings; the seeds in it are not used.
+        baseline: the label of the arm it is compared with; None for one that is only compared with.
+    """
+
+    label: str
+    config: Config
+    baseline: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A named set of trials.
+
+    Attributes:
+        name: what the command line calls it.
+        about: what it asks, in a line.
+        reproduces: which table or figure it is in the paper.
+        arms: its settings.
+        trials: seeds per arm unless another number is asked for.
+        first_seed: the seeds are this and the following ones.
+        family: comparisons that a claim is corrected for; those of its arms, or of the whole it is a part of.
+        crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
+        margin: the largest difference in score that does not matter.
+        relative_margin: the same as a share of the baseline's mean, for scores without a fixed scale, such as FID.
+        collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
+    """
+
+    name: str
+    about: str
+    reproduces: str
+    arms: tuple[Arm, ...]
+    trials: int = 5
+    first_seed: int = 0
+    family: int = 0
+    crossed: bool = False
+    margin: float = 0.002
+    relative_margin: float | None = None
+    collapsed: float | None = None
+
+    def __post_init__(self) -> None:
+        labels = [arm.label for arm in self.arms]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ConfigError(f"sweep {self.name!r} has two arms labelled {label!r}")
+        for arm in self.arms:
+            if arm.baseline is not None and arm.baseline not in labels:
+                raise ConfigError(f"arm {arm.label!r}: " + unknown("baseline", arm.baseline, labels))
+        if self.trials < 1:
+            raise ConfigError(f"trials={self.trials} cannot be; allowed: 1 or more")
+        object.__setattr__(self, "family", self.family or sum(arm.baseline is not None for arm in self.arms))
+
+    def __getitem__(self, label: str) -> Arm:
+        for arm in self.arms:
+            if arm.label == label:
+                return arm
+        raise KeyError(label)
+
+    def with_trials(self, count: int | None) -> Sweep:
+        """The same with another number of seeds."""
+        return self if count is None else replace(self, trials=count)
+
+    def only(self, texts: Iterable[str]) -> Sweep:
+        """The arms whose label, recipe or metric holds one of these texts, and the baselines they need.
+
+        Claims stay corrected for all comparisons of the whole: who picks some has had the choice.
+        """
+        texts = list(texts)
+        if not texts:
+            return self
+        wanted = {
+            arm.label
+            for arm in self.arms
+            for text in texts
+            if text.lower() in f"{arm.label} {arm.config.recipe} {arm.config.metric}".lower()
+        }
+        if not wanted:
+            raise ConfigError(
+                f"no arm of {self.name!r} matches {' or '.join(map(repr, texts))}; its arms: "
+                + ", ".join(arm.label for arm in self.arms)
+            )
+        needed = set(wanted)
+        while more := {self[label].baseline for label in needed} - needed - {None}:
+            needed |= more  # type: ignore[arg-type]
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.label in needed))
+
+    def seeds(self) -> Iterator[dict[str, int]]:
+        """The seeds of an arm's trials, as settings."""
+        numbers = range(self.first_seed, self.first_seed + self.trials)
+        for seed in numbers:
+            if not self.crossed:
+                yield {"seed": seed}
+                continue
+            for data in numbers:
+                # Where both are equal it is the same trial as in a sweep that is not crossed, and is stored once.
+                yield {"seed": seed} if data == seed else {"seed": seed, "data_seed": data}
+
+    def configs(self, arm: Arm) -> list[Config]:
+        """The trials of an arm."""
+        plain = replace(arm.config, seed=0, init_seed=None, data_seed=None)
+        return [replace(plain, **seeds) for seeds in self.seeds()]  # type: ignore[arg-type]
+
+    def all_configs(self) -> list[Config]:
+        """Every trial once, seed by seed, so that whatever is done at any moment can be compared already."""
+        by_arm = [self.configs(arm) for arm in self.arms]
+        unique = {config.id: config for trials in zip(*by_arm, strict=True) for config in trials}
+        return list(unique.values())

@@ -1,0 +1,116 @@
+"""Forms of the sweeps that end within half an hour on two cores: smaller networks, fewer images, fewer epochs.
+
+They ask the paper's questions of small networks. Whether their answers hold for the paper's networks they cannot say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from riesz_lab.config import Config
+from riesz_lab.recipes import recipe
+from riesz_lab.sweeps import paper
+from riesz_lab.sweeps.definition import Arm, Sweep
+
+
+def _mini(full: Sweep, arms: tuple[Arm, ...] | list[Arm], trials: int = 5) -> Sweep:
+    return replace(full, name=f"{full.name}-mini", arms=tuple(arms), trials=trials, about=f"{full.about} (small)")
+
+
+def _cnn(name: str = "fashion-cnn-mini") -> Config:
+    """The two-layer CNN on 3,000 images in batches of 10: the paper's effect is largest where batches are small."""
+    return replace(recipe(name), train_limit=3000, batch_size=10, epochs=4, drop_every=2, eval_every=4)
+
+
+def _resnet(size: int, adam: bool = False) -> Config:
+    base = recipe("cifar10-resnet20-adam-mini" if adam else "cifar10-resnet20-mini")
+    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=2000, test_limit=1000)
+
+
+def _vgg(size: int) -> Config:
+    base = recipe("cifar10-vgg11-mini")
+    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=400, test_limit=500)
+
+
+def _ls(base: Config) -> Config:
+    return replace(base, metric=paper.LS, direction="rasterized", layers="all")
+
+
+def table_cifar() -> Sweep:
+    arms: list[Arm] = []
+    for size in (128, 32, 8):
+        prefix = f"ResNet-20 b{size} "
+        arms += paper.methods(_resnet(size), "SGD", prefix)
+        arms.append(Arm(f"{prefix}LS", _ls(_resnet(size)), f"{prefix}SGD"))
+    for size in (128, 8, 6):
+        arms += paper.methods(_vgg(size), "SGD", f"VGG-11 b{size} ")
+    for size in (128, 32, 8):
+        arms += paper.methods(_resnet(size, adam=True), "Adam", f"ResNet-20 b{size} ")
+    return _mini(paper.table_cifar(), arms, trials=3)
+
+
+def lambda_mnist() -> Sweep:
+    return _mini(paper.lambda_mnist(), paper.lambdas(_cnn("mnist-cnn-mini"), (1.0, 5.0, 20.0)))
+
+
+def lambda_fashion() -> Sweep:
+    return _mini(paper.lambda_fashion(), paper.lambdas(_cnn(), (1.0, 5.0, 20.0)))
+
+
+def directions() -> Sweep:
+    base = _cnn()
+    return _mini(paper.directions(), paper.directed(base, _ls(base), 2))
+
+
+def variance() -> Sweep:
+    return _mini(paper.variance(), paper.methods(_cnn()), trials=20)
+
+
+def initialisation() -> Sweep:
+    return _mini(paper.initialisation(), paper.methods(_cnn()), trials=4)
+
+
+def regularity() -> Sweep:
+    base = _cnn()
+    ls = (Arm("LS", _ls(base), "SGD"), Arm("LS along output", paper.along_output(base), "SGD"))
+    return _mini(paper.regularity(), [*paper.methods(base), *ls], trials=3)
+
+
+def curves() -> Sweep:
+    base = replace(_resnet(8), eval_every=1)
+    ls = (Arm("b8 LS", _ls(base), "b8 SGD"), Arm("b8 LS along output", paper.along_output(base), "b8 SGD"))
+    adam = replace(_resnet(8, adam=True), eval_every=1)
+    arms = [*paper.methods(base, "SGD", "b8 "), *ls, *paper.methods(adam, "Adam", "b8 ")]
+    return _mini(paper.curves(), arms, trials=3)
+
+
+def controls() -> Sweep:
+    return _mini(paper.controls(), paper.controlled(_cnn()))
+
+
+def voc() -> Sweep:
+    base = replace(recipe("camvid-unet-mini"), epochs=5, drop_every=4)
+    return _mini(paper.voc(), paper.methods(base), trials=3)
+
+
+def spade() -> Sweep:
+    return _mini(paper.spade(), paper.methods(recipe("camvid-spade-mini"), "Adam"), trials=3)
+
+
+SWEEPS: dict[str, Callable[[], Sweep]] = {
+    f"{name}-mini": make
+    for name, make in {
+        "table-cifar": table_cifar,
+        "lambda-mnist": lambda_mnist,
+        "lambda-fashion": lambda_fashion,
+        "directions": directions,
+        "variance": variance,
+        "initialisation": initialisation,
+        "regularity": regularity,
+        "curves": curves,
+        "controls": controls,
+        "voc": voc,
+        "spade": spade,
+    }.items()
+}

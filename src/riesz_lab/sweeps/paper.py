@@ -1,0 +1,244 @@
+"""The paper's tables and figures as sweeps, and the controls it lacks.
+
+Choices where the paper leaves them open:
+1. lam from 0 to 20: the values of `LAMBDAS`; 0 is the plain optimizer for every metric.
+2. SobolevTilde at "lam" has two readings (docs/theory.md, errata): f + lam G f with G at 1, and f + G f with lam inside
+   G. Both are run; at lam = 1 they are one and the same.
+3. "Ours" in the figure of directions is SobolevTilde, the main method.
+4. Figures without a named network are ResNet-56 with batch size 8, where the paper sees the largest effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from riesz_lab.config import Config
+from riesz_lab.recipes import recipe
+from riesz_lab.sweeps.definition import Arm, Sweep
+
+TILDE, REWEIGHTED, LS = "sobolev-tilde", "reweighted-l2", "laplacian-smoothing(sigma=0.5)"
+LAMBDAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+CHANCE = 0.15
+"""Ten classes: an accuracy up to this is a network that learned nothing."""
+
+
+def methods(base: Config, name: str = "SGD", prefix: str = "") -> list[Arm]:
+    """The plain optimizer and the paper's two metrics on it."""
+    baseline = f"{prefix}{name}"
+    return [
+        Arm(baseline, base),
+        Arm(f"{baseline} + SobolevTilde", replace(base, metric=TILDE), baseline),
+        Arm(f"{baseline} + ReweightedL2", replace(base, metric=REWEIGHTED), baseline),
+    ]
+
+
+def along_output(base: Config) -> Config:
+    """LS along the output channels of conv layers, the paper's "LS-ChanOrd"."""
+    return replace(base, metric=LS, direction="output", layers="conv")
+
+
+def table_cifar() -> Sweep:
+    arms: list[Arm] = []
+    for size in (128, 32, 8):
+        prefix = f"ResNet-56 b{size} "
+        arms += methods(recipe(f"cifar10-resnet56-b{size}"), "SGD", prefix)
+        arms.append(Arm(f"{prefix}LS", recipe(f"cifar10-resnet56-ls-b{size}"), f"{prefix}SGD"))
+    for size in (128, 8, 6):
+        arms += methods(recipe(f"cifar10-vgg16-b{size}"), "SGD", f"VGG-16 b{size} ")
+    for size in (128, 32, 8):
+        arms += methods(recipe(f"cifar10-resnet56-adam-b{size}"), "Adam", f"ResNet-56 b{size} ")
+    return Sweep(
+        name="table-cifar",
+        about="CIFAR-10 test accuracy: three networks and optimizers, three batch sizes, two metrics, and LS",
+        reproduces='table "Test accuracy on CIFAR-10", all 27 cells, and its LS rows',
+        arms=tuple(arms),
+        trials=10,
+        collapsed=CHANCE,
+    )
+
+
+def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
+    """Both metrics at each lam, SobolevTilde in both readings."""
+    arms = [Arm("SGD (lam = 0)", base)]
+    for lam in values:
+        arms.append(
+            Arm(f"ReweightedL2 lam = {lam:g}", replace(base, metric=f"reweighted-l2(lam={lam})"), arms[0].label)
+        )
+    for lam in values:
+        metric = f"sobolev-tilde(lam=1, scale={lam})"
+        both = ", both readings" if lam == 1 else ", as scale"
+        arms.append(Arm(f"SobolevTilde lam = {lam:g}{both}", replace(base, metric=metric), arms[0].label))
+    for lam in values:
+        if lam != 1:
+            metric = f"sobolev-tilde(lam={lam})"
+            arms.append(Arm(f"SobolevTilde lam = {lam:g}, in G", replace(base, metric=metric), arms[0].label))
+    return tuple(arms)
+
+
+def lambda_mnist() -> Sweep:
+    return Sweep(
+        name="lambda-mnist",
+        about="how much of the metric: lam from 0 to 20 on MNIST",
+        reproduces="figure of lam, MNIST; SobolevTilde in both readings",
+        arms=lambdas(recipe("mnist-cnn"), LAMBDAS),
+        collapsed=CHANCE,
+    )
+
+
+def lambda_fashion() -> Sweep:
+    return replace(
+        lambda_mnist(),
+        name="lambda-fashion",
+        about="how much of the metric: lam from 0 to 20 on Fashion-MNIST",
+        reproduces="figure of lam, Fashion-MNIST; SobolevTilde in both readings",
+        arms=lambdas(recipe("fashion-cnn"), LAMBDAS),
+    )
+
+
+def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
+    """Every direction and scope for SobolevTilde and LS; `ls` is LS as its authors run it, rasterized on all layers."""
+    arms = [Arm("SGD", base)]
+    for name, metric in (("SobolevTilde", TILDE), ("LS", LS)):
+        for direction in ("output", "input", "rasterized"):
+            for layers in ("conv", "all"):
+                settings: dict[str, Any] = {"metric": metric, "direction": direction, "layers": layers}
+                same = (metric, direction, layers) == (LS, "rasterized", "all")
+                config = ls if same else replace(base, **settings)
+                arms.append(Arm(f"{name} {direction}, {layers} layers", config, "SGD"))
+    arms.append(Arm(f"LS {smooth_epochs} epochs, then SGD", replace(ls, smooth_epochs=smooth_epochs), "SGD"))
+    return tuple(arms)
+
+
+def directions() -> Sweep:
+    return Sweep(
+        name="directions",
+        about="which axis to smooth along: output, input, rasterized; conv layers or all; ours and LS",
+        reproduces="figure of directions, and LS for 40 epochs, then SGD",
+        arms=directed(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8"), 40),
+        trials=10,
+        collapsed=CHANCE,
+    )
+
+
+def variance() -> Sweep:
+    return Sweep(
+        name="variance",
+        about="how test accuracy scatters over trials",
+        reproduces="histogram of test accuracy over trials",
+        arms=tuple(methods(recipe("cifar10-resnet56-b8"))),
+        trials=30,
+        collapsed=CHANCE,
+    )
+
+
+def initialisation() -> Sweep:
+    return replace(
+        variance(),
+        name="initialisation",
+        about="what chance is made of: every initialisation seed with every data seed",
+        reproduces="the question whether results hang on the initialisation",
+        trials=5,
+        crossed=True,
+    )
+
+
+def regularity() -> Sweep:
+    base, ls = recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8")
+    return Sweep(
+        name="regularity",
+        about="trained weights, for pictures of their stripes and the correlation of filters by distance",
+        reproduces="figures of trained weights and of regularity",
+        arms=(*methods(base), Arm("LS", ls, "SGD"), Arm("LS along output", along_output(base), "SGD")),
+        trials=3,
+        collapsed=CHANCE,
+    )
+
+
+def curves() -> Sweep:
+    base = recipe("cifar10-resnet56-b8")
+    arms: list[Arm] = []
+    for size in (128, 32, 8):
+        arms += methods(recipe(f"cifar10-resnet56-b{size}"), "SGD", f"b{size} ")
+    arms.append(Arm("b8 LS", recipe("cifar10-resnet56-ls-b8"), "b8 SGD"))
+    arms.append(Arm("b8 LS along output", along_output(base), "b8 SGD"))
+    for size in (128, 32, 8):
+        arms += methods(recipe(f"cifar10-resnet56-adam-b{size}"), "Adam", f"b{size} ")
+    return Sweep(
+        name="curves",
+        about="train and test accuracy, epoch by epoch; shares its trials with table-cifar",
+        reproduces="figure of curves at batch 8, and the appendix's curves per batch size for SGD and Adam",
+        arms=tuple(arms),
+        trials=10,
+        collapsed=CHANCE,
+    )
+
+
+def controlled(base: Config) -> tuple[Arm, ...]:
+    """What remains of the effect when step length, or the order of the channels, is taken out of it.
+
+    ReweightedL2 needs no permuted form: a mean knows no order. The second lam is one where SobolevTilde is far from a
+    plain mean and its kernel still positive (lam = 1 is nearly one).
+    """
+    arms = [Arm("SGD", base)]
+    for lam in (1.0, 0.05):
+        name, metric = f"SobolevTilde {lam:g}", f"sobolev-tilde(lam={lam})"
+        arms += [
+            Arm(name, replace(base, metric=metric), "SGD"),
+            Arm(f"{name}, norm kept", replace(base, metric=metric, control="norm"), "SGD"),
+            Arm(f"{name}, channels permuted", replace(base, metric=metric, control="permuted"), name),
+        ]
+    arms += [
+        Arm("ReweightedL2", replace(base, metric=REWEIGHTED), "SGD"),
+        Arm("ReweightedL2, norm kept", replace(base, metric=REWEIGHTED, control="norm"), "SGD"),
+    ]
+    return tuple(arms)
+
+
+def controls() -> Sweep:
+    return Sweep(
+        name="controls",
+        about="is it the direction or the step length (norm kept)? is it the neighbourhood of channels (permuted)?",
+        reproduces="no such controls",
+        arms=controlled(recipe("cifar10-resnet56-b8")),
+        trials=10,
+        collapsed=CHANCE,
+    )
+
+
+def voc() -> Sweep:
+    return Sweep(
+        name="voc",
+        about="segmentation of PascalVOC",
+        reproduces="figure of VOC losses and accuracy, and the generalisation gap",
+        arms=tuple(methods(recipe("voc-unet50"))),
+        trials=3,
+    )
+
+
+def spade() -> Sweep:
+    return Sweep(
+        name="spade",
+        about="image synthesis on Cityscapes, by FID; how many runs collapse",
+        reproduces="figure of FID against epoch",
+        arms=(*methods(recipe("cityscapes-spade")), *methods(recipe("cityscapes-spade-adam"), "Adam")),
+        trials=6,
+        relative_margin=0.05,
+    )
+
+
+SWEEPS: dict[str, Callable[[], Sweep]] = {
+    "table-cifar": table_cifar,
+    "lambda-mnist": lambda_mnist,
+    "lambda-fashion": lambda_fashion,
+    "directions": directions,
+    "variance": variance,
+    "initialisation": initialisation,
+    "regularity": regularity,
+    "curves": curves,
+    "controls": controls,
+    "voc": voc,
+    "spade": spade,
+}

@@ -1,0 +1,118 @@
+"""Fair baselines: the same grid of learning rates, tried equally often, for every arm.
+
+Re-weighting raises the effective step along the mean, so a rate that was tuned for the baseline is not the method's.
+Rates are chosen on images held out of the training data, with seeds that the final trials do not use; the test set has
+no say. The choice is a pure function of stored trials.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from riesz_lab.commands.recipes import images
+from riesz_lab.config import Config
+from riesz_lab.errors import ConfigError
+from riesz_lab.store import Store
+from riesz_lab.sweeps.definition import Arm, Sweep
+from riesz_lab.sweeps.results import results
+from riesz_lab.tasks import task_class
+
+FIRST_SEED = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How rates are tuned.
+
+    Attributes:
+        factors: the grid, as multiples of each recipe's own rate.
+        trials: per arm and rate.
+        hold_out: images to tune on; a tenth of the training images if not given.
+    """
+
+    factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
+    trials: int = 2
+    hold_out: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.factors) < 2 or min(self.factors) <= 0 or len(set(self.factors)) < len(self.factors):
+            raise ConfigError(f"the grid of rates {self.factors} cannot be; allowed: two or more factors above 0")
+        if self.trials < 1:
+            raise ConfigError(f"tune_trials={self.trials} cannot be; allowed: 1 or more")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rate of an arm: mean held-out score by rate (None: a trial diverged), and the best of them."""
+
+    scores: dict[float, float | None]
+    rate: float
+
+    @property
+    def at_the_edge(self) -> bool:
+        """Whether the best rate is the smallest or largest one tried, so that a better one may lie beyond."""
+        return self.rate in (min(self.scores), max(self.scores))
+
+
+def search(sweep: Sweep, tuning: Tuning) -> Sweep:
+    """The trials that tune a sweep, as a sweep: every arm at every rate."""
+    arms = tuple(
+        Arm(f"{arm.label} lr {rate:g}", replace(_at(arm.config, rate), hold_out=_hold_out(arm.config, tuning)))
+        for arm in sweep.arms
+        for rate in _rates(arm, tuning)
+    )
+    return replace(
+        sweep, name=f"{sweep.name} tuning", arms=arms, trials=tuning.trials, crossed=False, first_seed=FIRST_SEED
+    )
+
+
+def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
+    """The best rate of every arm, once all its tuning trials are complete. Of equals, the smaller."""
+    found = results(search(sweep, tuning), store).rows
+    sign = 1 if task_class(sweep.arms[0].config.task).higher_is_better else -1
+    chosen = {}
+    for arm in sweep.arms:
+        scores: dict[float, float | None] = {}
+        for rate in _rates(arm, tuning):
+            row = found[f"{arm.label} lr {rate:g}"]
+            if len(row.scores) < row.wanted:
+                missing = row.wanted - len(row.scores)
+                raise ConfigError(
+                    f"arm {arm.label!r} is not tuned yet: {missing} trials at rate {rate:g} are not complete"
+                )
+            finite = [score for score in row.scores.values() if score is not None]
+            # One divergent trial disqualifies a rate: nobody would keep it.
+            scores[rate] = sum(finite) / len(finite) if len(finite) == row.wanted else None
+        ranked = sorted((-sign * score, rate) for rate, score in scores.items() if score is not None)
+        chosen[arm.label] = Choice(scores, ranked[0][1] if ranked else math.nan)
+        if not ranked:
+            raise ConfigError(f"arm {arm.label!r} diverged at every rate of the grid: {sorted(scores)}")
+    return chosen
+
+
+def tuned(sweep: Sweep, chosen: dict[str, Choice]) -> Sweep:
+    """The sweep with every arm at its own best rate."""
+    arms = tuple(replace(arm, config=_at(arm.config, chosen[arm.label].rate)) for arm in sweep.arms)
+    return replace(sweep, arms=arms)
+
+
+def _at(config: Config, rate: float) -> Config:
+    """The config at another rate; where a discriminator has its own, that keeps its proportion."""
+    other = config.discriminator_lr
+    return replace(config, lr=rate, discriminator_lr=None if other is None else other * rate / config.lr)
+
+
+def _rates(arm: Arm, tuning: Tuning) -> list[float]:
+    return sorted(arm.config.lr * factor for factor in tuning.factors)
+
+
+def _hold_out(config: Config, tuning: Tuning) -> int:
+    if tuning.hold_out is not None:
+        return tuning.hold_out
+    try:
+        return images(config)[0] // 10
+    except KeyError:
+        raise ConfigError(
+            f"how many images does {config.dataset!r} have? Say how many to tune on: --hold-out N"
+        ) from None

@@ -1,0 +1,39 @@
+"""What generator and discriminator want of each other: hinge loss and feature matching, as SPADE's authors weigh them.
+
+All are means over the discriminator's scales.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Verdicts = list[list[Tensor]]
+"""The discriminator's features per scale and layer; the last of a scale is its verdict on every patch."""
+
+
+def discriminator_hinge(fake: Verdicts, real: Verdicts) -> Tensor:
+    """max(0, 1 - real) + max(0, 1 + fake): real patches above 1 and generated ones below -1 cost nothing."""
+    return _mean(
+        [functional.relu(1 - r[-1]).mean() + functional.relu(1 + f[-1]).mean() for f, r in zip(fake, real, strict=True)]
+    )
+
+
+def generator_hinge(fake: Verdicts) -> Tensor:
+    """-fake: the generator wants its patches judged real, without a bound."""
+    return _mean([-scale[-1].mean() for scale in fake])
+
+
+def feature_distance(fake: Verdicts, real: Verdicts) -> Tensor:
+    """L1 between all features but the verdicts, summed over layers; those of the real images are fixed."""
+    return _mean(
+        [
+            torch.stack([functional.l1_loss(a, b.detach()) for a, b in zip(f[:-1], r[:-1], strict=True)]).sum()
+            for f, r in zip(fake, real, strict=True)
+        ]
+    )
+
+
+def _mean(scales: list[Tensor]) -> Tensor:
+    return torch.stack(scales).mean()

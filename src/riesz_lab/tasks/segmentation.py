@@ -1,0 +1,131 @@
+"""Semantic segmentation: cross entropy per pixel, mean intersection over union, pixel accuracy.
+
+Void pixels are neither trained on nor scored. Every epoch also tells the generalisation gap, of the loss (test minus
+train) and of the accuracy (train minus test); the training side is the mean over the epoch as it was trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from riesz_lab import models, optimizers, pictures
+from riesz_lab.config import Config
+from riesz_lab.data.labels import VOID
+from riesz_lab.data.scene import Scenes
+from riesz_lab.data.scene_batches import SceneBatch
+from riesz_lab.data.scene_catalog import SCENES
+from riesz_lab.errors import ConfigError
+from riesz_lab.meters import Meters
+from riesz_lab.models import pretrained
+from riesz_lab.models.unet import UNet
+from riesz_lab.tasks.base import Context
+from riesz_lab.tasks.scenes import SceneTask, Shown
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""ImageNet's, as pretrained encoders expect."""
+
+
+class Segmentation(SceneTask):
+    score = "test_miou"
+
+    @classmethod
+    def check(cls, config: Config, data_dir: Path, data: Scenes | None) -> None:
+        models.check(config.model, task=config.task, options=config.model_options)
+        optimizers.check(config)
+        cls.check_scenes(config, data_dir, data, multiple=1)
+        if config.pretrained:
+            pretrained.find(config.pretrained, data_dir, "pretrained")
+
+    @classmethod
+    def parameters(cls, config: Config) -> int:
+        classes = SCENES[config.dataset].labels(config.label_set).classes
+        return models.count(config.model, channels=3, classes=classes, task=config.task, options=config.model_options)
+
+    def __init__(self, config: Config, data_dir: Path, data: Scenes | None, context: Context):
+        # On first use: importing it takes seconds.
+        from torchmetrics.classification import MulticlassJaccardIndex
+
+        self._load(config, data_dir, data, context)
+        classes = self.scenes.labels.classes
+        model = models.build(
+            config.model,
+            channels=3,
+            classes=classes,
+            seed=config.initialisation,
+            task=config.task,
+            options=config.model_options,
+        )
+        if config.pretrained:
+            if not isinstance(model, UNet):
+                raise ConfigError(f"pretrained={config.pretrained!r} is for model 'unet', not {config.model!r}")
+            pretrained.load_into(
+                model.encoder, pretrained.find(config.pretrained, data_dir, "pretrained"), extra=("fc.",)
+            )
+        model = self._placed(model)
+        self.models = {"model": model}
+        self.optimizers = {"model": optimizers.build(config, model)}
+        attachment = optimizers.attach(config, self.optimizers["model"], model)
+        self.attachments = {} if attachment is None else {"model": attachment}
+        self.meters, self.test_meters = Meters(context.device), Meters(context.device)
+        self.iou = MulticlassJaccardIndex(classes, ignore_index=VOID, validate_args=False, sync_on_compute=False)
+        self.iou.to(context.device)
+        std = torch.tensor(STD, device=context.device).view(1, 3, 1, 1)
+        self.factor = 1 / (255 * std)
+        self.offset = -torch.tensor(MEAN, device=context.device).view(1, 3, 1, 1) / std
+
+    def losses(self, part: SceneBatch) -> Iterator[tuple[str, Tensor]]:
+        _, loss = self._predict(part, self.meters, "train")
+        yield "model", loss
+
+    def share(self, part: SceneBatch, parts: list[SceneBatch]) -> float:
+        return part.pixels / max(1, sum(other.pixels for other in parts))
+
+    @torch.no_grad()
+    def evaluate(self) -> Iterator[dict[str, float] | None]:
+        self.test_meters.reset()
+        self.iou.reset()
+        self.shown: Shown = {}
+        for numbers, batch in self.test_batches():
+            logits, _ = self._predict(batch, self.test_meters, "test")
+            predicted = logits.argmax(1)
+            self.iou.update(predicted, batch.labels_NHW.to(self.context.device).long())
+            for number, i in self.shown_of(numbers):
+                self.shown[number] = batch.images_NHWC[i], batch.labels_NHW[i], predicted[i].cpu()
+            yield None
+        self.iou.confmat = self.context.add_up(self.iou.confmat)
+        scores = {"test_miou": float(self.iou.compute()), **self.test_meters.means(self.context.add_up)}
+        yield {**scores, **_gaps(self.meters.means(self.context.add_up), scores)}
+
+    def pictures(self) -> dict[str, bytes]:
+        """Image, truth, prediction; void is black in the truth."""
+        palette = self.scenes.labels.palette
+        rows = [
+            (image.numpy(), palette[truth.numpy()], palette[predicted.numpy()])
+            for image, truth, predicted in self.shown.values()
+        ]
+        return {"predictions": pictures.grid(rows)}
+
+    def _predict(self, batch: SceneBatch, meters: Meters, split: str) -> tuple[Tensor, Tensor]:
+        """Class scores and their mean loss over pixels that are not void; both are added to the meters."""
+        images = self._normalised(batch.images_NHWC, self.factor, self.offset)
+        labels = batch.labels_NHW.to(self.context.device, non_blocking=True).long()
+        logits = self.models["model"](images)
+        total = functional.cross_entropy(logits, labels, ignore_index=VOID, reduction="sum")
+        meters.add(f"{split}_loss", total, batch.pixels)
+        meters.add(f"{split}_accuracy", (logits.argmax(1) == labels).sum(), batch.pixels)
+        # A batch may be void altogether; its loss is zero then, not no number.
+        return logits, total / max(1, batch.pixels)
+
+
+def _gaps(train: dict[str, float], test: dict[str, float]) -> dict[str, float]:
+    if not train:
+        return {}
+    return {
+        "loss_gap": test["test_loss"] - train["train_loss"],
+        "accuracy_gap": train["train_accuracy"] - test["test_accuracy"],
+    }
