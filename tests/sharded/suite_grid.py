@@ -19,6 +19,7 @@ from riesz.sharded import Item
 from riesz.sharded import direct_ as direct_sharded_
 
 OUTPUTS, SOME_OUTPUTS = [1, 2, 3, 5, 10, 64, 513], [1, 5, 64]
+# Gradients of mean zero, damped ten thousandfold: what is left of the means of the shards is a few units of rounding.
 STRONG = [riesz.Sobolev(lam=100.0), riesz.SobolevTilde(lam=100.0, blend=0.0), riesz.LaplacianSmoothing(sigma=1e6)]
 
 
@@ -136,8 +137,9 @@ def compare(cases, metric, dtype, mesh, places, errors) -> int:
             got, own = local, dealt_out(wanted, mesh, places).to_local()
         error = (got - own).abs().max().item() / (wanted.abs().max().item() or 1.0) if own.numel() else 0.0
         told = f"{metric!r} {dtype} {case.name} {places}: {error:.2e}"
-        assert error <= TOLERANCE[dtype], told
-        key = f"{type(metric).__name__} {str(dtype).removeprefix('torch.')}"
+        limit = 1e-11 if metric in STRONG and dtype == torch.float64 else TOLERANCE[dtype]
+        assert error <= limit, told
+        key = f"{'strong ' * (metric in STRONG)}{type(metric).__name__} {str(dtype).removeprefix('torch.')}"
         errors[key] = max(errors.get(key, 0.0), error)
     return len(chosen)
 
