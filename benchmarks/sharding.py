@@ -136,7 +136,7 @@ def wide_convs(mesh: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
     """Nearly nothing but weights: 16 million of them."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 768, 1, bias=False), *(nn.Conv2d(768, 768, 3, padding=1, bias=False) for _ in range(3))]
-    network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(768, 10))
     for layer in layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(network, mesh=mesh)

@@ -266,6 +266,7 @@ class _Run:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _finish(self, status: str) -> dict[str, Any]:
+        weights = checkpoint.pack(self.modules) if self.main or self.sharded else b""
         key, sign = self.task.score, 1 if self.task.higher_is_better else -1
         # What was measured before the first step is no success of the training.
         scored = [row for row in self.state.history if row.get(key) is not None and row["step"]]
@@ -283,7 +284,6 @@ class _Run:
         }
         if status == "diverged":
             self.state.history.append(self._row(self.state.epoch + 1, {}))
-        weights = checkpoint.pack(self.modules) if self.main or self.sharded else b""
         if self.main:
             self.trial.write_history(self.state.history)
             self.trial.finish(weights, result)

@@ -75,7 +75,7 @@ def run(rank: int, world: int, folder, full: bool) -> dict:
         4: DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("replicas", "shards")),
     }
     found = {}
-    for dtype, rate, limit in ((torch.float32, 5e-4, 1e-5), (torch.float64, 0.05, 1e-8)):
+    for dtype, rate, limit in ((torch.float32, 2e-4, 1e-5), (torch.float64, 0.05, 1e-8)):
         wanted = resnet(dtype)
         train(wanted, rate, 0, 1)
         figures = {}

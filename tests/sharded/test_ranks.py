@@ -21,7 +21,7 @@ QUICK = {
     ("checkpoint", 2),
     ("checkpoint", 1),
 }
-LONG = {("grid", 2), ("grid", 3), ("grid", 4), ("attach", 3), ("data_parallel", 3), ("resnet20", 4)}
+LONG = {*(("grid", world) for world in (2, 3, 4)), ("attach", 3), ("data_parallel", 3), ("resnet20", 4), ("eight", 8)}
 
 
 def told_by(*arguments: str, seconds: int) -> dict:
@@ -40,7 +40,7 @@ def quick():
 
 @pytest.fixture(scope="module")
 def long():
-    return told_by("--full", "grid:2,3,4", "attach:3", "data_parallel:3", "resnet20:4", seconds=1800)
+    return told_by("--full", "grid:2,3,4", "attach:3", "data_parallel:3", "resnet20:4", "eight:8", seconds=1800)
 
 
 @pytest.mark.parametrize(("suite", "world"), sorted(QUICK))

@@ -20,7 +20,7 @@ def by_centring(team: Team, parts: Sequence[Part]) -> None:
     token = wire.digest([(part.placing.shape, part.local is not None) for part in parts])
     absent = ", ".join(part.name for part in parts if part.local is None)
     sums = [_sums(part) for part in parts]
-    totals = wire.all_reduce(team, token, sums, f"Centralization; without a gradient: {absent or 'none'}")
+    totals = wire.all_reduce(team, token, sums, lambda: f"Centralization; without a gradient: {absent or 'none'}")
     for part, totals_GNP in zip(parts, totals, strict=True):
         if part.local is not None:
             means_GNP = totals_GNP * (part.axis.groups / part.axis.columns(part.placing.shape))

@@ -197,7 +197,8 @@ def _products(parts: Sequence[Part], originals: Sequence[Tensor | None]) -> list
         token = wire.digest([parts[index].local is not None for index in indices])
         absent = [parts[index].name for index in indices if parts[index].local is None]
         told = f"sums over whole gradients; without a gradient: {', '.join(absent) or 'none'}"
-        for index, total in zip(indices, wire.all_reduce(team, token, [found[i] for i in indices], told), strict=True):
+        totals = wire.all_reduce(team, token, [found[index] for index in indices], told.__str__)
+        for index, total in zip(indices, totals, strict=True):
             found[index] = total
     return found
 

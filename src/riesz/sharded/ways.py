@@ -31,7 +31,7 @@ def by_reduction(team: Team, stacks: Sequence[Stack], backend: str) -> None:
             if run.length < stack.rows.n:
                 sums_GC[stack.rows.shared[stack.rows.group(run)]] += columns_LC[start : start + run.length].sum(0)
         sums.append(sums_GC)
-    totals = wire.all_reduce(team, _token(stacks), sums, _told(stacks))
+    totals = wire.all_reduce(team, _token(stacks), sums, _telling(stacks))
     for stack, totals_GC in zip(stacks, totals, strict=True):
         metric = stack.metric
         assert isinstance(metric, ReweightedL2)
@@ -51,7 +51,7 @@ def by_sums(team: Team, stacks: Sequence[Stack], backend: str) -> None:
     for stack, its in zip(stacks, factors, strict=True):
         sums_SKC = _sums(stack, its)
         sent += [sums_SKC[:, : its.exact], sums_SKC[:, its.exact :].to(low_word(stack.dtype))]
-    heard = wire.all_gather(team, _token(stacks), sent, _told(stacks))
+    heard = wire.all_gather(team, _token(stacks), sent, _telling(stacks))
     for index, (stack, its) in enumerate(zip(stacks, factors, strict=True)):
         sums_WSKC = torch.cat([part.double() for part in heard[2 * index : 2 * index + 2]], dim=2)
         stack.write(_corrected(stack, its, sums_WSKC, backend))
@@ -87,7 +87,7 @@ def _corrected(stack: Stack, factors: LowRank, sums_WSKC: Tensor, backend: str) 
 
 def by_transposing(team: Team, stacks: Sequence[Stack], backend: str, permuted: bool = False) -> None:
     """Any metric: every rank gets some of the columns as wholes, directs them and sends them back."""
-    token, told = _token(stacks), _told(stacks)
+    token, told = _token(stacks), _telling(stacks)
     shares = [-(-stack.columns // team.size) for stack in stacks]
     sends = zip(*(_by_rank(stack, share) for stack, share in zip(stacks, shares, strict=True)), strict=True)
     heights = [[stack.rows.counts[rank] for stack in stacks] for rank in range(team.size)]
@@ -165,7 +165,10 @@ def _token(stacks: Sequence[Stack]) -> int:
     )
 
 
-def _told(stacks: Sequence[Stack]) -> str:
-    absent = {member.name for stack in stacks for member in stack.members if not member.present}
-    metrics = sorted({str(stack.metric) for stack in stacks})
-    return f"{', '.join(metrics)}; without a gradient: {', '.join(sorted(absent)) or 'none'}"
+def _telling(stacks: Sequence[Stack]) -> wire.Told:
+    def told() -> str:
+        absent = {member.name for stack in stacks for member in stack.members if not member.present}
+        metrics = sorted({str(stack.metric) for stack in stacks})
+        return f"{', '.join(metrics)}; without a gradient: {', '.join(sorted(absent)) or 'none'}"
+
+    return told

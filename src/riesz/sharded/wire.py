@@ -9,7 +9,7 @@ where looking at the digests means waiting for the device, a rank looks when its
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,9 @@ from riesz.sharded.teams import Team
 
 WORD = 8
 """Buffers are cut at multiples of this many bytes, so that any dtype can be read at a cut."""
+
+Told = Callable[[], str]
+"""What this rank has to say for itself, should ranks disagree."""
 
 # One call under two names: torch 2.13 renamed it and warns of the old one.
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -38,7 +41,7 @@ def padded(size: int) -> int:
     return -(-size // WORD) * WORD
 
 
-def all_gather(team: Team, token: int, tensors: Sequence[Tensor], told: str) -> list[Tensor]:
+def all_gather(team: Team, token: int, tensors: Sequence[Tensor], told: Told) -> list[Tensor]:
     """Each tensor of all ranks, stacked in front by rank. On every rank they have the same shapes and dtypes."""
     mine = _packed([_token(token), *tensors]).to(team.device)
     theirs = torch.empty(team.size * len(mine), dtype=torch.uint8, device=team.device)
@@ -55,7 +58,7 @@ def all_gather(team: Team, token: int, tensors: Sequence[Tensor], told: str) -> 
     return out
 
 
-def all_reduce(team: Team, token: int, tensors: Sequence[Tensor], told: str) -> list[Tensor]:
+def all_reduce(team: Team, token: int, tensors: Sequence[Tensor], told: Told) -> list[Tensor]:
     """The float64 sums of tensors over all ranks."""
     # Equal numbers are equal to their mean: W sum(t^2) = sum(t)^2, exactly, for tokens of 20 bits on 4,096 ranks.
     header = torch.tensor([token, token**2, 1.0], dtype=torch.float64, device=tensors[0].device)
@@ -71,7 +74,7 @@ def all_reduce(team: Team, token: int, tensors: Sequence[Tensor], told: str) -> 
 
 
 def all_to_all(
-    team: Team, token: int, sends: Sequence[Sequence[Tensor]], shapes: Sequence[Sequence[torch.Size]], told: str
+    team: Team, token: int, sends: Sequence[Sequence[Tensor]], shapes: Sequence[Sequence[torch.Size]], told: Told
 ) -> list[list[Tensor]]:
     """Tensors for every rank, exchanged for those of every rank.
 
@@ -80,7 +83,7 @@ def all_to_all(
         token: the digest of this rank's work.
         sends: by rank, the tensors it gets.
         shapes: by rank, the shapes of those it sends; their dtypes are those of what we send.
-        told: what to tell where ranks disagree.
+        told: what to say where ranks disagree.
 
     Returns:
         By rank, the tensors it sent.
@@ -129,13 +132,13 @@ def _packed(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat(parts)
 
 
-def _agree(tokens_WB: Tensor, token: int, told: str) -> None:
+def _agree(tokens_WB: Tensor, token: int, told: Told) -> None:
     if (tokens_WB.contiguous().view(torch.int64) != token).any():
         raise _disagreement(told)
 
 
-def _disagreement(told: str) -> DisagreementError:
+def _disagreement(told: Told) -> DisagreementError:
     return DisagreementError(
         "the ranks came to this step with different work: some parameter has a gradient on one rank and none on "
-        f"another, or the metric differs. On rank {dist.get_rank()}: {told}"
+        f"another, or the metric differs. On rank {dist.get_rank()}: {told()}"
     )
