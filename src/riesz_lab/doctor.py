@@ -20,7 +20,7 @@ from riesz_lab.hardware import Hardware
 from riesz_lab.trainer import train
 
 METRICS = ("reweighted-l2", "sobolev", "sobolev-tilde", "laplacian-smoothing")
-OPTIONAL = {"tensorboard": "riesz[tensorboard]", "torch-fidelity": "riesz[fid]"}
+OPTIONAL = {"tensorboard": "riesz[tensorboard]"}
 TOLERANCE = 1e-4
 
 
