@@ -51,7 +51,7 @@ def six():
 
 def failing():
     """An arm that cannot be trained beside one that can."""
-    sweep = thirty().with_trials(1).only(["SobolevTilde"])
+    sweep = six().with_trials(1).only(["SobolevTilde"])
     broken = Arm("broken", short(batch_size=7, model="sweep_helpers:broken_network"), "SGD")
     return Sweep(name="failing", about="one fails", reproduces="nothing", arms=(*sweep.arms, broken), trials=1)
 

@@ -146,6 +146,15 @@ def test_results_pair_by_seed_and_correct_over_the_table(tmp_path):
     assert records[1]["verdict"] == "better"
 
 
+@pytest.mark.parametrize("name", ["lambda-fashion", "lambda-fashion-mini", "controls-mini"])
+def test_a_whole_sweep_is_corrected_for_its_own_comparisons(tmp_path, name):
+    found = sweep(name).with_trials(3)
+    for config in found.all_configs():
+        write(tmp_path, config, 0.8 + 0.0001 * config.seed**2)
+    for comparison in results(found, Store(tmp_path)).comparisons.values():
+        assert comparison.family == sum(arm.baseline is not None for arm in found.arms)
+
+
 def test_a_margin_may_be_a_share_of_the_baselines_mean(tmp_path):
     found = two_arms(relative_margin=0.05)
     for config in found.all_configs():
@@ -158,7 +167,7 @@ def test_a_part_of_a_sweep_is_corrected_for_the_whole(tmp_path):
     whole = sweep("controls-mini")
     part = whole.only(["ReweightedL2, norm"])
     assert len(part.arms) == 2
-    assert part.family == whole.family == 8
+    assert part.family == sum(arm.baseline is not None for arm in whole.arms) == 8
     for arm, gain in zip(part.arms, (0, 0.01), strict=True):
         for config in part.configs(arm):
             write(tmp_path, config, 0.8 + gain + 0.003 * gain * config.seed)

@@ -35,7 +35,7 @@ class Sweep:
         arms: its settings.
         trials: seeds per arm unless another number is asked for.
         first_seed: the seeds are this and the following ones.
-        family: comparisons that a claim is corrected for; those of its arms, or of the whole it is a part of.
+        family: comparisons that a claim is corrected for, if this is a part of a sweep that has more.
         crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
         margin: the largest difference in score that does not matter.
         relative_margin: the same as a share of the baseline's mean, for scores without a fixed scale, such as FID.
@@ -64,7 +64,6 @@ class Sweep:
                 raise ConfigError(f"arm {arm.label!r}: " + unknown("baseline", arm.baseline, labels))
         if self.trials < 1:
             raise ConfigError(f"trials={self.trials} cannot be; allowed: 1 or more")
-        object.__setattr__(self, "family", self.family or sum(arm.baseline is not None for arm in self.arms))
 
     def __getitem__(self, label: str) -> Arm:
         for arm in self.arms:
@@ -98,7 +97,8 @@ class Sweep:
         needed = set(wanted)
         while more := {self[label].baseline for label in needed} - needed - {None}:
             needed |= more  # type: ignore[arg-type]
-        return replace(self, arms=tuple(arm for arm in self.arms if arm.label in needed))
+        kept = tuple(arm for arm in self.arms if arm.label in needed)
+        return replace(self, arms=kept, family=self.family or sum(arm.baseline is not None for arm in self.arms))
 
     def seeds(self) -> Iterator[dict[str, int]]:
         """The seeds of an arm's trials, as settings."""
