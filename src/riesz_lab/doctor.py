@@ -13,6 +13,8 @@ import riesz
 from riesz_lab import data, environment
 from riesz_lab.cli import NEEDED
 from riesz_lab.config import Config
+from riesz_lab.data import scene_catalog
+from riesz_lab.data.scene_catalog import SCENES
 from riesz_lab.errors import LabError
 from riesz_lab.hardware import Hardware
 from riesz_lab.trainer import train
@@ -116,6 +118,12 @@ def _datasets(folder: Path) -> Iterator[tuple[str, str]]:
             yield "ok", name
         except LabError:
             yield "-", f"{name}: not in {folder}; riesz data fetch {name}"
+    for name in SCENES:
+        try:
+            scene_catalog.load(name, folder, "all")
+            yield "ok", name
+        except LabError:
+            yield "-", f"{name}: not in {folder}; to be put there by hand, riesz data fetch {name} tells how"
 
 
 def _training() -> Iterator[tuple[str, str]]:

@@ -24,8 +24,8 @@ STEP_MS: dict[tuple[str, int], float] = {
 
 SCENES_STEP_MS: dict[str, float] = {
     "voc-unet50": 6000,
-    "cityscapes-spade": 60000,
-    "cityscapes-spade-adam": 60000,
+    "cityscapes-spade": 26000,
+    "cityscapes-spade-adam": 26000,
     "camvid-unet-mini": 90,
     "camvid-spade-mini": 300,
 }
