@@ -69,7 +69,7 @@ def compare(
         The table; its `sentences` are the conclusions.
 
     Example:
-        >>> import riesz_lab, torch
+        >>> import riesz_lab, tempfile, torch
         >>> def train(attach, seed):
         ...     model = torch.nn.Conv2d(1, 8, 3)
         ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -77,7 +77,7 @@ def compare(
         ...     model(torch.randn(4, 1, 8, 8)).square().mean().backward()
         ...     optimizer.step()
         ...     return -float(model.weight.square().mean())
-        >>> table = riesz_lab.compare(train, seeds=3, metrics=["sobolev-tilde"], runs=tmp)
+        >>> table = riesz_lab.compare(train, seeds=3, metrics=["sobolev-tilde"], runs=tempfile.mkdtemp())
         >>> list(table.rows)
         ['plain', 'SobolevTilde']
     """

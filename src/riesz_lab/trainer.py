@@ -176,8 +176,8 @@ class _Run:
             self.watch.begin()
         watch = _Stopwatch()
         for left in range(steps, 0, -1):
-            self.watch.last_step(left == 1)
-            self._step(next(batches))
+            with self.watch.step(last=left == 1):
+                self._step(next(batches))
             state.step += 1
             state.batch += 1
             watch.lap()

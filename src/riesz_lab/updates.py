@@ -16,6 +16,8 @@ them per epoch.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,15 +40,24 @@ class Watch:
             prefix = f"{name}." if len(models) > 1 else ""
             self.weights |= {prefix + key: found for key, found in _conv_weights(model).items()}
         self.before: dict[str, Tensor] | None = None
+        self.diagnoses: dict[str, dict[str, float | None]] = {}
 
     def begin(self) -> None:
         """An epoch begins."""
+        self.diagnoses = {}
         self.before = {name: weight.detach().clone() for name, (weight, _) in self.weights.items()}
 
-    def last_step(self, is_last: bool) -> None:
-        """Whether the step that comes next is the last one of the epoch."""
+    @contextmanager
+    def step(self, last: bool) -> Iterator[None]:
+        """Around a step; of the last one of an epoch, what it did to the gradients is kept."""
         for attachment in self.attachments.values():
-            attachment.recording = is_last
+            attachment.recording = last
+        yield
+        if not last:
+            return
+        for name, attachment in self.attachments.items():
+            prefix = f"{name}." if len(self.attachments) > 1 else ""
+            self.diagnoses |= {prefix + key: told for key, told in _diagnoses(attachment).items()}
 
     @torch.no_grad()
     def end(self) -> dict[str, dict[str, Any]] | None:
@@ -54,23 +65,23 @@ class Watch:
         if not self.before:
             return None
         rows = {name: _row(weight, self.before[name], axis) for name, (weight, axis) in self.weights.items()}
-        for name, attachment in self.attachments.items():
-            prefix = f"{name}." if len(self.attachments) > 1 else ""
-            for key, told in _diagnoses(attachment).items():
-                if prefix + key in rows:
-                    rows[prefix + key] |= told
+        for name, told in self.diagnoses.items():
+            if name in rows:
+                rows[name] |= told
         self.before = None
         return rows
 
-    def state(self) -> dict[str, Tensor]:
-        return {} if self.before is None else {name: before.cpu() for name, before in self.before.items()}
+    def state(self) -> dict[str, Any]:
+        before = {} if self.before is None else {name: weight.cpu() for name, weight in self.before.items()}
+        return {"before": before, "diagnoses": self.diagnoses}
 
-    def restore(self, state: dict[str, Tensor]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Take up an epoch that was interrupted; without its beginning, it is left out."""
-        fits = state.keys() == self.weights.keys() and all(
-            state[name].shape == weight.shape for name, (weight, _) in self.weights.items()
+        before, self.diagnoses = state.get("before", {}), state.get("diagnoses", {})
+        fits = before.keys() == self.weights.keys() and all(
+            before[name].shape == weight.shape for name, (weight, _) in self.weights.items()
         )
-        self.before = {name: state[name].to(weight) for name, (weight, _) in self.weights.items()} if fits else None
+        self.before = {name: before[name].to(weight) for name, (weight, _) in self.weights.items()} if fits else None
 
 
 def _conv_weights(model: nn.Module) -> dict[str, tuple[Tensor, Axis]]:

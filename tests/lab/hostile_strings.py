@@ -37,21 +37,23 @@ HOSTILE = [
 
 
 def infected_store(runs):
-    """Trials whose settings, logs, layers, environments and reasons are hostile, each string in every place."""
-    for index, attack in enumerate(HOSTILE):
-        text = f"evil{index} {attack}"
+    """Trials whose settings, logs, layers, environments and names are hostile, each string in several places."""
+    texts = [f"evil{index} {attack}" for index, attack in enumerate(HOSTILE)]
+    for index in range(0, len(texts), 3):
+        a, b, c = texts[index : index + 3]
         for seed in range(2):
             for metric in ("identity", "sobolev-tilde"):
                 config = replace(
-                    recipe("demo"), recipe=f"evil{index}", seed=seed, metric=metric, dataset=text, model=text,
-                    optimizer=text, optimizer_options=(text,),
+                    recipe("demo"), recipe=f"evil-{index}", seed=seed, metric=metric, dataset=a, model=b, optimizer=c,
+                    optimizer_options=(a, b, c),
                 )  # fmt: skip
-                path = store_trial(runs, config, layer=f"{text}.weight")
-                environment = {"cpu": text, "python": text, "packages": {text: text}, "revision": text, "threads": text}
+                path = store_trial(runs, config, layer=f"{b}.weight")
+                environment = {"cpu": a, "python": b, "packages": {c: a}, "revision": b, "threads": c}
                 (path / "environment.json").write_text(json.dumps([environment]))
                 rows = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
-                (path / "history.jsonl").write_text("".join(json.dumps({**row, text: text}) + "\n" for row in rows))
-        change(path, "result.json", score=text, last={text: 0.5, "epoch": 1}, best={text: 0.5, "epoch": 1})
-        (runs / f"evil{index}" / "<script>window.evil=1<!script>").mkdir()
-        (runs / f"evil{index}" / "<script>window.evil=1<!script>" / "config.json").write_text(json.dumps({text: text}))
+                (path / "history.jsonl").write_text("".join(json.dumps({**row, c: b}) + "\n" for row in rows))
+        change(path, "result.json", score=a, last={a: 0.5, "epoch": 1}, best={a: 0.5, "epoch": 1})
+        odd = runs / f"evil-{index}" / "<script>window.evil=1<!script>"
+        odd.mkdir()
+        (odd / "config.json").write_text(json.dumps({c: b}))
     return runs

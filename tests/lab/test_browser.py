@@ -128,7 +128,7 @@ def test_keyboard_walks_points_and_switches_series(visit):
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         visit.page.keyboard.press(key)
     plot.locator(".hoverlayer .hovertext").first.wait_for(timeout=5000)
-    assert re.search(r"ReweightedL2: 2, \d+", visit.page.locator("#live").text_content())
+    assert re.search(r"SobolevTilde: 2, \d+", visit.page.locator("#live").text_content())
     legend = visit.page.locator("#figure-curves .legend button").first
     legend.press("Space")
     assert legend.get_attribute("aria-pressed") == "false"

@@ -58,6 +58,7 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text(SCRIPT + "\n# changed")
     assert cli.main(command) == 0
     assert "(stored before)" not in capsys.readouterr().out
+    assert "18 trials (18 finished)" in (tmp_path / "report.html").read_text()
 
 
 def test_chance_is_shared_and_the_plain_arm_is_plain(tmp_path):

@@ -174,7 +174,7 @@ def test_markdown_and_csv(full, evidence):
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_are_drawn_for_a_paper_the_same_every_time(name, evidence):
     figure = FIGURES[name].make(evidence)
-    figure = replace(figure, panels=figure.panels[:2])
+    figure = replace(figure, panels=figure.panels[:1])
     drawn = picture.draw(figure, "svg")
     assert drawn.startswith(b"<?xml")
     if name in ("curves", "directions", "stripes", "histogram"):

@@ -21,7 +21,7 @@ from riesz_lab.report.published import published
 from riesz_lab.report.summary import number
 from riesz_lab.trial import read_json
 
-MOST_TRIALS = 1000
+MOST_TRIALS = 400
 MOST_LAYERS = 400
 
 
@@ -225,7 +225,7 @@ def trials(evidence: Evidence, home: Path | None) -> Section:
         )
     missing = [f"{path.name} cannot be read and is left out: {why}" for path, why in evidence.store.broken.items()]
     if (more := len(evidence.store.trials) - MOST_TRIALS) > 0:
-        missing.append(f"{more:,} more trials are counted in the tables and not listed here.")
+        missing.append(f"{more:,} more trials are counted in the tables and not listed here; riesz runs lists them.")
     unfinished = sum(trial.result is None for trial in evidence.store.trials)
     if unfinished:
         missing.append(f"{unfinished} trials are not complete, and are in no table.")

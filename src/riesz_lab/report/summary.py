@@ -100,7 +100,7 @@ def _row(result: Result, label: str) -> list[Cell | str]:
         Cell(f"{len(row.trials)}{wanted}", len(row.trials)),
         number(times * statistics.fmean(scores), digits) if scores else "",
         number(times * statistics.stdev(scores), digits) if len(scores) > 1 else "",
-        *(_differences(found, times) if found and found.n else [""] * 6),
+        *(_differences(found, times, digits) if found and found.n else [""] * 6),
         number(times * statistics.fmean(bests), digits) if bests else "",
         _variances(found) if found else "",
         _collapsed(found) if found else "",
@@ -108,10 +108,10 @@ def _row(result: Result, label: str) -> list[Cell | str]:
     ]
 
 
-def _differences(found: Comparison, times: float) -> list[Cell | str]:
-    low_high = "" if found.interval is None else " to ".join(f"{times * end:+.3g}" for end in found.interval)
+def _differences(found: Comparison, times: float, digits: int) -> list[Cell | str]:
+    low_high = "" if found.interval is None else " to ".join(f"{times * end:+.{digits}f}" for end in found.interval)
     return [
-        Cell(f"{times * found.difference:+.3g}", found.difference),
+        Cell(f"{times * found.difference:+.{digits}f}", found.difference),
         low_high,
         p_value(found.p),
         p_value(found.p_holm),

@@ -22,7 +22,7 @@ def lambda_sweep(evidence: Evidence) -> Figure | None:
         name="lambda",
         title="Test accuracy by lam",
         caption="lam = 0 is the plain optimizer. The paper's H1-tilde at lam has two readings: f + lam G f with G at 1,"
-        " and f + G f with lam inside G. Bars are one standard deviation over seeds. "
+        " and f + G f with lam inside G. Bands are one standard deviation over seeds. "
         + "; ".join(sorted({scale(table.sweep.arms[0].config) for table in tables}))
         + ".",
         alt=" ".join(_told(table) for table in tables),

@@ -6,6 +6,8 @@ The mean frequency of an epoch's change of a weight is the power-weighted mean o
 
 from __future__ import annotations
 
+from functools import lru_cache
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -75,17 +77,20 @@ def setting(evidence: Evidence) -> tuple[Config, Methods] | None:
     found = []
     for base, methods in evidence.settings.items():
         there = {
-            name: [trial for trial in trials if evidence.updates(trial)]
+            name: [trial for trial in trials if (trial.path / "updates.jsonl").exists()]
             for name, trials in main_methods(methods, MOST_METHODS).items()
         }
-        there = {
-            name: trials
+        found.append((base, {name: trials for name, trials in there.items() if trials}))
+    # Files are read from the best setting on, until one holds what it should.
+    for base, there in sorted(found, key=lambda pair: (-len(pair[1]), -sum(map(len, pair[1].values())))):
+        whole = {
+            name: kept
             for name, trials in there.items()
-            if trials and by_epoch(evidence, trials, mean_frequency)[1].size
+            if (kept := [one for one in trials if any(map(layers_of, evidence.updates(one)))])
         }
-        if there:
-            found.append((base, there))
-    return max(found, key=lambda pair: (len(pair[1]), sum(map(len, pair[1].values()))), default=None)
+        if whole:
+            return base, whole
+    return None
 
 
 def by_epoch(evidence: Evidence, trials: list[Any], value: Any) -> tuple[list[float], Array]:
@@ -112,9 +117,13 @@ def layers_of(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def mean_frequency(layer: dict[str, Any]) -> float:
-    highest = layer["n"] // 2
-    centres = [0.0, *(np.mean(part) / highest if part else 0.0 for part in parts(layer["n"]))]
-    return float(np.dot(layer["spectrum"], centres))
+    return float(sum(map(mul, layer["spectrum"], _centres(layer["n"]))))
+
+
+@lru_cache(maxsize=1024)
+def _centres(n: int) -> tuple[float, ...]:
+    """The mean frequency of each part of a spectrum, 1 for the highest there is."""
+    return (0.0, *(sum(part) / len(part) / (n // 2) if part else 0.0 for part in parts(n)))
 
 
 def _share(layer: dict[str, Any], index: int) -> float:
