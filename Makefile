@@ -17,8 +17,11 @@ export OMP_WAIT_POLICY ?= PASSIVE
 demo: $(INSTALLED)
 	$(BIN)/riesz demo
 
+# Two processes: whole files go to either.
+TESTS := $(BIN)/pytest --numprocesses 2 --dist loadfile
+
 test: $(INSTALLED) lint
-	$(BIN)/pytest
+	$(TESTS)
 
 test-all: test
 	$(BIN)/pytest -m slow

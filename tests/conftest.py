@@ -10,6 +10,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 import json
 import textwrap
 from collections import defaultdict
+from typing import Any
 
 import hypothesis
 import pytest
@@ -20,6 +21,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("riesz")
 
 _largest: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+_driven: defaultdict[str, list[str]] = defaultdict(list)
+_trainers: dict[str, float] = {}
+_sharded: dict[str, dict[str, object]] = {}
 
 
 @pytest.fixture(scope="session")
@@ -28,16 +32,10 @@ def largest_errors() -> defaultdict[tuple[str, str, str], list[float]]:
     return _largest
 
 
-_driven: defaultdict[str, list[str]] = defaultdict(list)
-
-
 @pytest.fixture(scope="session")
 def driven_optimizers() -> defaultdict[str, list[str]]:
     """Optimizers that passed, by package."""
     return _driven
-
-
-_trainers: dict[str, float] = {}
 
 
 @pytest.fixture(scope="session")
@@ -46,13 +44,29 @@ def trainer_differences() -> dict[str, float]:
     return _trainers
 
 
-_sharded: dict[str, dict[str, object]] = {}
-
-
 @pytest.fixture(scope="session")
 def sharded_figures() -> dict[str, dict[str, object]]:
     """What groups of ranks found, by suite and number of ranks."""
     return _sharded
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Where several processes share the tests, each hands what it gathered to the one that prints.
+    if hasattr(session.config, "workeroutput"):
+        largest = [[*key, errors] for key, errors in _largest.items()]
+        gathered = {"largest": largest, "driven": dict(_driven), "trainers": _trainers, "sharded": _sharded}
+        session.config.workeroutput["gathered"] = json.dumps(gathered)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    gathered = json.loads(getattr(node, "workeroutput", {}).get("gathered", "{}"))
+    for backend, metric, dtype, errors in gathered.get("largest", ()):
+        _largest[backend, metric, dtype] += errors
+    for package, names in gathered.get("driven", {}).items():
+        _driven[package] += names
+    _trainers.update(gathered.get("trainers", {}))
+    _sharded.update(gathered.get("sharded", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
