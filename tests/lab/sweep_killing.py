@@ -80,10 +80,9 @@ def second_node(folder, sweep="thirty"):
             trains = [one for one in tree if one.pid in busy]
             if trains and len(complete(folder)) >= 5:
                 # The raylet alone: its workers notice, as they do when a machine is cut off.
-                for one in tree:
-                    if one.name() == "raylet":
-                        one.kill()
-                        killed = len(trains)
+                (raylet,) = [one for one in tree if one.is_running() and one.name() == "raylet"]
+                raylet.kill()
+                killed = len(trains)
         assert driver.wait(60) == 0, (folder / "driver.log").read_text()
         assert killed, "the second node was never at work"
         print(json.dumps({"nodes": 1, "trials on it": killed, **account(folder)}))
