@@ -70,23 +70,24 @@ def second_node(folder, sweep="thirty"):
     head = subprocess.Popen(begin, stdout=log, stderr=log)
     time.sleep(12)
     second = subprocess.Popen([*ray, f"--address={address}"], stdout=log, stderr=log)
+    driver = start("ray", folder, sweep, "--address", address, "--workers", "4")
     try:
-        driver = start("ray", folder, sweep, "--address", address, "--workers", "4")
         deadline, killed = time.monotonic() + 600, 0
         while driver.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
             tree = [] if killed else psutil.Process(second.pid).children(recursive=True)
-            trains = [one for one in tree if "ray::trial" in " ".join(one.cmdline())]
+            busy = training(folder)
+            trains = [one for one in tree if one.pid in busy]
             if trains and len(complete(folder)) >= 5:
                 # The raylet alone: its workers notice, as they do when a machine is cut off.
-                for one in tree:
-                    if one.name() == "raylet":
-                        one.kill()
-                        killed = len(trains)
+                (raylet,) = [one for one in tree if one.is_running() and one.name() == "raylet"]
+                raylet.kill()
+                killed = len(trains)
         assert driver.wait(60) == 0, (folder / "driver.log").read_text()
         assert killed, "the second node was never at work"
         print(json.dumps({"nodes": 1, "trials on it": killed, **account(folder)}))
     finally:
+        driver.kill()
         for node in (second, head):
             for one in [*psutil.Process(node.pid).children(recursive=True), psutil.Process(node.pid)]:
                 one.kill()

@@ -23,7 +23,7 @@ STEP_MS: dict[tuple[str, int], float] = {
 """Milliseconds per step by model and batch size: rough, scaled from a few measurements by the work of each model."""
 
 SCENES_STEP_MS: dict[str, float] = {
-    "voc-unet50": 6000,
+    "voc-unet50": 3500,
     "cityscapes-spade": 26000,
     "cityscapes-spade-adam": 26000,
     "camvid-unet-mini": 90,
