@@ -76,7 +76,7 @@ def compare(
         ...     attach(optimizer, model)
         ...     model(torch.randn(4, 1, 8, 8)).square().mean().backward()
         ...     optimizer.step()
-        ...     return -float(model.weight.square().mean())
+        ...     return -model.weight.square().mean()
         >>> table = riesz_lab.compare(train, seeds=3, metrics=["sobolev-tilde"], runs=tempfile.mkdtemp())
         >>> list(table.rows)
         ['plain', 'SobolevTilde']

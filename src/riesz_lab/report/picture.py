@@ -4,6 +4,7 @@ bytes."""
 from __future__ import annotations
 
 import io
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def draw(figure: Figure, kind: str) -> bytes:
 
 
 def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
-    axis.set_title(panel.title, fontsize=9)
+    axis.set_title(textwrap.fill(panel.title, 46), fontsize=9)
     if panel.image is not None:
         largest = float(np.abs(panel.image.z).max(initial=0.0)) or 1.0
         shown = axis.imshow(panel.image.z, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
@@ -112,16 +113,22 @@ def _series(axis: Any, series: Series, bars: list[Series]) -> None:
         marker = MARKERS[series.dash % len(MARKERS)]
         axis.errorbar(series.x, y, errors, fmt=marker, color=color, markersize=4, capsize=2, label=series.name)
         return
-    # Bars of one label stand side by side; the labels are those of the first series.
-    labels = list(bars[0].x)
-    width = 0.8 / len(bars)
-    numeric = [value for value in labels if not isinstance(value, str)]
-    step = min(np.diff(sorted(set(numeric))), default=1.0) if len(numeric) == len(labels) else 1.0
-    base = np.array(labels, dtype=float) if len(numeric) == len(labels) else np.arange(len(labels), dtype=float)
-    offset = (bars.index(series) - (len(bars) - 1) / 2) * width * step
-    axis.bar(base[: len(y)] + offset, y, width * step, yerr=errors, color=color, capsize=2, label=series.name)
-    if len(numeric) != len(labels):
-        axis.set_xticks(base, labels)
+    _bars(axis, series, bars, y, errors)
+
+
+def _bars(axis: Any, series: Series, bars: list[Series], y: Any, errors: Any) -> None:
+    """Bars of one label stand side by side; labels that only one series has need no room for others."""
+    labels = list(dict.fromkeys(label for one in bars for label in one.x))
+    shared = len(labels) < sum(len(one.x) for one in bars)
+    width = 0.8 / len(bars) if shared else 0.8
+    text = any(isinstance(label, str) for label in labels)
+    places = {label: float(place) if text else float(label) for place, label in enumerate(labels)}
+    step = 1.0 if text else min(np.diff(sorted(places.values())), default=1.0)
+    offset = (bars.index(series) - (len(bars) - 1) / 2) * width * step if shared else 0.0
+    x = [places[label] + offset for label in series.x]
+    axis.bar(x, y, width * step, yerr=errors, color=PALETTE[series.color % len(PALETTE)], capsize=2, label=series.name)
+    if text:
+        axis.set_xticks(list(places.values()), labels)
 
 
 def _legend(canvas: Any, figure: Figure) -> None:
@@ -130,7 +137,10 @@ def _legend(canvas: Any, figure: Figure) -> None:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
     if len(found) > 1:
-        canvas.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(4, len(found)), frameon=False)
+        # About 55 letters fit below a panel; a sample of the line takes eight.
+        columns = int(55 * min(MOST_COLUMNS, len(figure.panels)) // (max(map(len, found)) + 8))
+        ncols = min(max(1, columns), len(found))
+        canvas.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols, frameon=False)
 
 
 def _floats(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:

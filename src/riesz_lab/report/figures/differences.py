@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import riesz
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.gather import color, scale
+from riesz_lab.report.gather import COLORS, scale
 from riesz_lab.sweeps import Table
 
 INTERVALS = "Points are mean differences over pairs of trials with the same seed; bars are paired-t 95% intervals."
@@ -61,7 +61,8 @@ def forest(table: Table) -> Panel:
         if label.startswith(f"{against}, "):
             name = f"{label.removeprefix(f'{against}, ')} against {against}"
         point = (name, times * found.difference, low and times * low, high and times * high)
-        series.setdefault(metric, []).append((*point, color(table.rows[label].arm.config)))
+        kind = table.rows[label].arm.config.metric.partition("(")[0]
+        series.setdefault(metric, []).append((*point, COLORS.get(kind, 6)))
     return Panel(
         title=table.sweep.name,
         y=f"difference in {table.score.replace('_', ' ')}" + (", points" if table.percent else ""),

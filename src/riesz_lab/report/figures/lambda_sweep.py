@@ -21,8 +21,8 @@ def lambda_sweep(evidence: Evidence) -> Figure | None:
     return Figure(
         name="lambda",
         title="Test accuracy by lam",
-        caption="lam = 0 is the plain optimizer. The paper's H1-tilde at lam has two readings: f + lam G f with G at 1,"
-        " and f + G f with lam inside G. Bands are one standard deviation over seeds. "
+        caption="Of the last epoch. lam = 0 is the plain optimizer. The paper's H1-tilde at lam has two readings:"
+        " f + lam G f with G at 1, and f + G f with lam inside G. Bands are one standard deviation over seeds. "
         + "; ".join(sorted({scale(table.sweep.arms[0].config) for table in tables}))
         + ".",
         alt=" ".join(_told(table) for table in tables),
@@ -75,9 +75,7 @@ def _panel(table: Table) -> Panel:
                 note=f"one standard deviation, {max(len(scores) for _, scores in rows)} trials",
             )
         )
-    return Panel(
-        title=short_scale(table.sweep.arms[0].config), x="lam", y="test accuracy of the last epoch in %", series=series
-    )
+    return Panel(title=short_scale(table.sweep.arms[0].config), x="lam", y="test accuracy in %", series=series)
 
 
 def _told(table: Table) -> str:
