@@ -28,7 +28,7 @@ KEPT = 2
 
 def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str, Any], write: bool = True) -> None:
     """Write the checkpoint of this step, then drop all but the newest. Without `write`, only help to pack."""
-    weights = pack(models)
+    weights = pack(models, write)
     if not write:
         return
     buffer = io.BytesIO()
@@ -78,17 +78,18 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         raise BadFileError(f"{path} cannot be read as safetensors: {_first_line(error)}") from None
 
 
-def pack(models: dict[str, nn.Module]) -> bytes:
+def pack(models: dict[str, nn.Module], keep: bool = True) -> bytes:
     """Weights and buffers of all models in one safetensors file; names are prefixed if there are several.
 
-    Sharded models are put together: then every process must call it.
+    Sharded models are put together: then every process must call it, and only those that `keep` get the result.
     """
-    tensors = {
-        _key(models, model, name): parallel.whole(tensor.detach()).cpu().contiguous()
-        for model, module in models.items()
-        for name, tensor in module.state_dict().items()
-    }
-    return safetensors.torch.save(_unshared(tensors))
+    tensors = {}
+    for model, module in models.items():
+        for name, tensor in module.state_dict().items():
+            full = parallel.whole(tensor.detach(), keep)
+            if keep:
+                tensors[_key(models, model, name)] = full.cpu().contiguous()
+    return safetensors.torch.save(_unshared(tensors)) if keep else b""
 
 
 def unpack(models: dict[str, nn.Module], weights: dict[str, Tensor]) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 
 
 class Interrupts:
-    """While the context is open, a signal is remembered instead of ending the process; a second one ends it."""
+    """While the context is open, a signal is remembered instead of ending the process; a second Ctrl-C ends it.
+
+    A second SIGTERM does not: job schedulers signal every process, and launchers then pass theirs on once more.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -27,6 +30,6 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number

@@ -38,9 +38,19 @@ class Meters:
         self.sums.clear()
         self.counts.clear()
 
-    def state(self) -> dict[str, dict[str, Tensor | int]]:
-        return {name: {"sum": self.sums[name].cpu(), "count": self.counts[name]} for name in self.sums}
+    def state(self, add_up: Callable[[Tensor], Tensor] = lambda local: local) -> dict[str, dict[str, Tensor | int]]:
+        """The sums and counts of all processes together; each of them must call it."""
+        return {
+            name: {
+                "sum": add_up(self.sums[name].clone()).cpu(),
+                "count": int(add_up(torch.tensor(self.counts[name], device=self.device))),
+            }
+            for name in self.sums
+        }
 
-    def restore(self, state: dict[str, dict[str, Tensor | int]]) -> None:
-        self.sums = {name: saved["sum"].to(self.device, self.dtype) for name, saved in state.items()}  # type: ignore[union-attr]
-        self.counts = {name: int(saved["count"]) for name, saved in state.items()}
+    def restore(self, state: dict[str, dict[str, Tensor | int]], first: bool = True) -> None:
+        """Take up a saved state. It is that of all processes, so the first one has it and the others begin at zero."""
+        self.reset()
+        for name, saved in state.items():
+            total = torch.as_tensor(saved["sum"]).to(self.device, self.dtype)
+            self.add(name, total if first else torch.zeros_like(total), int(saved["count"]) if first else 0)

@@ -83,13 +83,20 @@ def is_sharded(models: Mapping[str, nn.Module]) -> bool:
     return any(is_dtensor(p) for module in models.values() for p in module.parameters())
 
 
-def whole(value: Any) -> Any:
-    """A copy of nested dicts and lists with every DTensor as the whole tensor; every process must call it."""
+def whole(value: Any, keep: bool = True) -> Any:
+    """A copy of nested dicts and lists with every DTensor as the whole tensor, in main memory.
+
+    Every process must call it. Those that do not `keep` have None instead; and the device holds one whole tensor at a
+    time, since a model that is sharded may not fit there.
+    """
     if isinstance(value, dict):
-        return {key: whole(item) for key, item in value.items()}
+        return {key: whole(item, keep) for key, item in value.items()}
     if isinstance(value, list):
-        return [whole(item) for item in value]
-    return value.full_tensor() if is_dtensor(value) else value
+        return [whole(item, keep) for item in value]
+    if not is_dtensor(value):
+        return value
+    full = value.full_tensor()
+    return full.cpu() if keep else None
 
 
 def alike(value: Tensor, model: Any) -> Tensor:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from riesz_lab import checkpoint, environment, models, optimizers, parallel, progress, randomness, tasks
+from riesz_lab.appointments import Appointments
 from riesz_lab.config import Config
 from riesz_lab.data import data_folder
 from riesz_lab.errors import BadFileError, LabError, StoppedError
@@ -96,12 +97,13 @@ def train(
         if is_main_process():
             stack.enter_context(trial.open())
             # Another process may have completed it while we looked at the data.
-            if (result := trial.result()) is not None:
-                return Outcome(trial.path, result, trained=False)
+            result = trial.result()
         stack.enter_context(parallel.losing_contact())
         stop = stack.enter_context(Interrupts())
         fabric = hardware.fabric(config)
         fabric.launch()
+        if (result := fabric.broadcast(result)) is not None:
+            return Outcome(trial.path, result, trained=False)
         context = Context(fabric.device, fabric.global_rank, fabric.world_size, _adding_up(fabric), hardware.decoders)
         task = task_class(config, folder, data, context)
         run = _Run(config, task, context, fabric, trial, save_every, show, stop)
@@ -136,6 +138,7 @@ class _Run:
         if config.max_steps is not None:
             self.total = min(self.total, config.max_steps)
         self.saved_at = time.monotonic()
+        self.appointments = Appointments(context.rank, context.world, context.add_up, context.device)
         self.timing: dict[str, Any] = {}
         randomness.seed_all(randomness.derived("training", config.order, fabric.global_rank))
         before = parallel.named(self.modules)
@@ -224,8 +227,8 @@ class _Run:
         # Several processes may have different numbers of batches here, so each has all it needs.
         with parallel.gathered(self.modules):
             for found in self.task.evaluate():
-                if self.context.world == 1:
-                    self._stop_if_asked()
+                if self.context.world == 1 and self.stop.received is not None:
+                    self._save_and_stop()
                 scores = found or scores
         self.timing["eval_seconds"] = round(time.monotonic() - started, 3)
         return scores
@@ -266,7 +269,7 @@ class _Run:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _finish(self, status: str) -> dict[str, Any]:
-        weights = checkpoint.pack(self.modules) if self.main or self.sharded else b""
+        weights = checkpoint.pack(self.modules, self.main) if self.main or self.sharded else b""
         key, sign = self.task.score, 1 if self.task.higher_is_better else -1
         # What was measured before the first step is no success of the training.
         scored = [row for row in self.state.history if row.get(key) is not None and row["step"]]
@@ -293,33 +296,26 @@ class _Run:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def _save_if_due(self) -> None:
-        self._stop_if_asked()
         due = time.monotonic() - self.saved_at >= self.save_every
-        if self.sharded and self.save_every > 0:
-            # All of them save, or none: their clocks must agree, and asking at each step would cost more than a step.
-            due = self.state.step % CHECK_EVERY == 0 and self._any(due)
-        if due:
+        stop, due = self.appointments.any(self.state.step, [self.stop.received is not None, due])
+        if stop:
+            self._save_and_stop()
+        if due or self.save_every == 0:
             self._save()
 
-    def _stop_if_asked(self) -> None:
-        if not self._agreed_to_stop():
-            return
+    def _save_and_stop(self) -> None:
         self._save()
+        # Who ends first ends the job: the others' launcher would not wait until everything is written.
+        self.fabric.barrier()
         raise StoppedError(
             f"stopped at step {self.state.step} of {self.total}; the state is saved in {self.trial.path}. "
             "Run the same command to continue"
         )
 
-    def _agreed_to_stop(self) -> bool:
-        if self.context.world == 1:
-            return self.stop.received is not None
-        # Several processes must stop at one step; asking them at each would cost more than a step.
-        if self.state.step % CHECK_EVERY:
-            return False
-        return self._any(self.stop.received is not None)
-
     def _save(self) -> None:
+        """Every process comes here at the same step; the first one writes."""
         self.saved_at = time.monotonic()
+        meters = self.task.meters.state(self.context.add_up)
         if not self.main and not self.sharded:
             return
         state = {
@@ -328,8 +324,8 @@ class _Run:
             "epoch": self.state.epoch,
             "batch": self.state.batch,
             "history": self.state.history,
-            "meters": self.task.meters.state(),
-            "optimizers": {name: parallel.whole(o.state_dict()) for name, o in self.task.optimizers.items()},
+            "meters": meters,
+            "optimizers": {n: parallel.whole(o.state_dict(), self.main) for n, o in self.task.optimizers.items()},
             "precision": self.fabric.strategy.precision.state_dict(),
             "randomness": randomness.state(),
             "watch": self.watch.state(),
@@ -338,6 +334,18 @@ class _Run:
 
     def _resume(self) -> None:
         """Take up the newest checkpoint that can be read; without one, start from the beginning."""
+        newest = self._newest() if self.main else None
+        # The first process chooses for all: two that disagree would train from different steps.
+        path = self.fabric.broadcast(None if newest is None else newest[0])
+        if path is not None:
+            self._restore(path, *(newest[1:] if newest is not None else checkpoint.load(path)))
+            self.show.note(f"continued from step {self.state.step}")
+        if self.main:
+            # What was written after the checkpoint is computed again.
+            self.trial.write_history(self.state.history)
+            self.trial.keep_updates(self.state.epoch)
+
+    def _newest(self) -> tuple[Path, dict[str, torch.Tensor], dict[str, Any]] | None:
         for path in checkpoint.found(self.trial.checkpoints):
             try:
                 weights, state = checkpoint.load(path)
@@ -347,13 +355,8 @@ class _Run:
                 self.show.note(f"{error}; the checkpoint before it is used")
                 checkpoint.set_aside(path)
                 continue
-            self._restore(path, weights, state)
-            self.show.note(f"continued from step {self.state.step}")
-            break
-        if self.main:
-            # What was written after the checkpoint is computed again.
-            self.trial.write_history(self.state.history)
-            self.trial.keep_updates(self.state.epoch)
+            return path, weights, state
+        return None
 
     def _restore(self, path: Path, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         try:
@@ -361,7 +364,7 @@ class _Run:
             for name, optimizer in self.task.optimizers.items():
                 optimizer.load_state_dict(parallel.optimizer_state(optimizer, state["optimizers"][name]))
             self.fabric.strategy.precision.load_state_dict(state["precision"])
-            self.task.meters.restore(state["meters"])
+            self.task.meters.restore(state["meters"], first=self.main)
             self.watch.restore(state.get("watch", {}))
             if self.main:
                 randomness.restore(state["randomness"])
