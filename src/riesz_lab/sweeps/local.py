@@ -45,10 +45,12 @@ class Local:
         except queue.Empty:
             return []
         job, worker.job = worker.job, None
-        if status is None or not FORKS:
-            # It is dead, or about to end as it does after each trial.
-            self._workers.pop(worker.slot, None)
+        # It is dead, or about to end as it does after each trial. Its slot may have a new worker by then.
+        if (status is None or not FORKS) and self._workers.get(worker.slot) is worker:
+            del self._workers[worker.slot]
         if job is None:
+            if status is None:
+                worker.bury()
             return []
         how: How = "killed" if status is None else EXITS.get(status, "killed")
         said = worker.bury() if status is None else f"its process ended with {_told(status)}"
