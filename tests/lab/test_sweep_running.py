@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -199,6 +200,18 @@ def test_a_worker_that_cannot_even_start_says_why(tmp_path, monkeypatch):
     made = plan.make(six().all_configs()[:1], tmp_path)
     driver.drive(made, Local(1, 1), driver.Place(runs=tmp_path, data_dir=tmp_path), retries=1)
     assert list(made.failed.values()) == ["its worker ended with status 3 (no torch here), 2 times"]
+
+
+def test_what_a_worker_cannot_even_begin_fails_at_once_with_its_reason(tmp_path, monkeypatch):
+    """Raised before the training: it is no stop to be continued from."""
+    made = plan.make(six().all_configs()[:1], tmp_path)
+    job = driver._job
+    monkeypatch.setattr(driver, "_job", lambda *given: replace(job(*given), threads=-1))
+    driver.drive(made, Local(1, 1), driver.Place(runs=tmp_path, data_dir=tmp_path))
+    (reason,) = made.failed.values()
+    assert reason.startswith("RuntimeError: ")
+    (trial,) = Store(tmp_path).trials
+    assert trial.failure == reason
 
 
 def test_the_end_of_a_worker_that_has_answered_leaves_the_next_one_in_its_slot_alone(monkeypatch):
