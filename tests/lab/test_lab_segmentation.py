@@ -196,6 +196,21 @@ def test_the_mean_over_processes_is_that_over_pixels(data_dir, accumulate):
     assert (averaged - wanted).abs().max() <= 1e-5 * wanted.abs().max()
 
 
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")  # said by the first process only, which has scenes
+def test_a_process_without_test_scenes_agrees_with_the_others(data_dir):
+    """More processes than test scenes: the last has none, and takes part in the same sums."""
+    sent = []
+    for rank in (0, 6):
+        context = Context(torch.device("cpu"), rank, 7, lambda own: sent.append(own.clone()) or own)
+        task = Segmentation(small(), data_dir, None, context)
+        assert len(task.test) < 7
+        *_, scores = task.evaluate()
+        assert {"test_miou", "test_loss", "test_accuracy"} <= set(scores)
+    first, last = sent[: len(sent) // 2], sent[len(sent) // 2 :]
+    assert [own.shape for own in first] == [own.shape for own in last]
+    assert all((own == 0).all() for own in last)
+
+
 def test_pretrained_weights_reach_the_encoder(tmp_path, data_dir):
     donor = Segmentation(small(seed=5), data_dir, None, CONTEXT).models["model"]
     (data_dir / "weights").mkdir(exist_ok=True)

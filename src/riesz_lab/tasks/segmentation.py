@@ -103,6 +103,9 @@ class Segmentation(SceneTask):
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         self.test_meters.reset()
         self.iou.reset()
+        # A process without test scenes adds up the same names.
+        for name in ("test_loss", "test_accuracy"):
+            self.test_meters.add(name, torch.zeros(()), 0)
         self.shown: Shown = {}
         for numbers, batch in self.test_batches():
             logits, _ = self._predict(batch, self.test_meters, "test")
