@@ -10,7 +10,7 @@
         checkpoints/          the state while it runs, gone once it is finished
         weights.safetensors   the final weights
         result.json           status, last and best scores; written last, so a trial with it is complete
-        failure.json          why the last session failed, if one did; gone once a session succeeds
+        failure.json          why the last session failed, if it did; gone once another begins
         sessions.jsonl        when and where a sweep's workers stopped, failed or completed it
         lock                  held while a process works here
 
@@ -68,6 +68,8 @@ class Trial:
             except OSError as error:
                 raise atomic.cannot_write(self.checkpoints, error) from error
             self._write_config()
+            # From here on, a trial that is interrupted is to be continued: an old failure is not its state.
+            self.failure_file.unlink(missing_ok=True)
             yield self
 
     def result(self) -> dict[str, Any] | None:

@@ -172,6 +172,45 @@ def test_parts_of_a_batch_weigh_by_their_pixels(data_dir):
     assert shares[0] == parts[0].pixels / (parts[0].pixels + parts[1].pixels)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_mean_over_processes_is_that_over_pixels(data_dir, accumulate):
+    """Two processes with different numbers of pixels that count, their gradients averaged, do what one does."""
+    counts = []
+
+    def gradient(rank, world, add_up):
+        context = Context(torch.device("cpu"), rank, world, add_up)
+        task = Segmentation(small(batch_size=4, accumulate=accumulate), data_dir, None, context)
+        model = task.models["model"].eval()  # batch norm looks at a process's own images
+        parts = next(task.batches(0, 0))
+        for part in parts:
+            ((_, loss),) = task.losses(part)
+            (loss * task.share(part, parts)).backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    for rank in (0, 1):
+        gradient(rank, 2, lambda own: counts.append(own.clone()) or own)
+    assert len(counts) == 2
+    assert counts[0] != counts[1]
+    averaged = sum(gradient(rank, 2, lambda own: sum(counts)) for rank in (0, 1)) / 2
+    wanted = gradient(0, 1, None)
+    assert (averaged - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")  # said by the first process only, which has scenes
+def test_a_process_without_test_scenes_agrees_with_the_others(data_dir):
+    """More processes than test scenes: the last has none, and takes part in the same sums."""
+    sent = []
+    for rank in (0, 6):
+        context = Context(torch.device("cpu"), rank, 7, lambda own: sent.append(own.clone()) or own)
+        task = Segmentation(small(), data_dir, None, context)
+        assert len(task.test) < 7
+        *_, scores = task.evaluate()
+        assert {"test_miou", "test_loss", "test_accuracy"} <= set(scores)
+    first, last = sent[: len(sent) // 2], sent[len(sent) // 2 :]
+    assert [own.shape for own in first] == [own.shape for own in last]
+    assert all((own == 0).all() for own in last)
+
+
 def test_pretrained_weights_reach_the_encoder(tmp_path, data_dir):
     donor = Segmentation(small(seed=5), data_dir, None, CONTEXT).models["model"]
     (data_dir / "weights").mkdir(exist_ok=True)

@@ -7,7 +7,7 @@ import resource
 import pytest
 import safetensors.torch
 import torch
-from lab_helpers import Path, outcome_bytes, small_config, small_data
+from lab_helpers import Path, images, outcome_bytes, small_config, small_data
 
 import riesz
 from riesz_lab import optimizers, progress
@@ -16,6 +16,7 @@ from riesz_lab.data import Data
 from riesz_lab.errors import BusyError, ConfigError, LabError
 from riesz_lab.hardware import Hardware
 from riesz_lab.store import Store
+from riesz_lab.tasks import Classification, Context
 from riesz_lab.trainer import train
 from riesz_lab.trial import Trial
 
@@ -280,3 +281,17 @@ def test_store_reads_groups_and_sets_the_broken_aside(tmp_path):
 def test_config_of_a_trial_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         small_config().lr = 3.0
+
+
+def test_a_process_without_test_images_agrees_with_the_others(tmp_path):
+    """More processes than test images: the last has none, and adds zeros under the same names."""
+    data = dataclasses.replace(small_data(), test=images(2, seed=1))
+    sent = []
+    for rank in (0, 2):
+        context = Context(torch.device("cpu"), rank, 3, lambda own: sent.append(own.clone()) or own)
+        *_, scores = Classification(small_config(), tmp_path, data, context).evaluate()
+        assert list(scores) == ["test_loss", "test_accuracy"]
+    first, last = sent
+    assert first.shape == last.shape
+    assert first[1].tolist() == [1, 1]
+    assert (last == 0).all()

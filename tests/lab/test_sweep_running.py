@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from lab_helpers import outcome_bytes
@@ -18,7 +20,7 @@ from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, StoppedError
 from riesz_lab.hardware import Hardware
 from riesz_lab.store import Store
-from riesz_lab.sweeps import driver, on_ray, plan, watch
+from riesz_lab.sweeps import driver, local, on_ray, plan, watch
 from riesz_lab.sweeps.executor import Ended
 from riesz_lab.sweeps.local import Local
 from riesz_lab.trainer import train
@@ -198,6 +200,37 @@ def test_a_worker_that_cannot_even_start_says_why(tmp_path, monkeypatch):
     made = plan.make(six().all_configs()[:1], tmp_path)
     driver.drive(made, Local(1, 1), driver.Place(runs=tmp_path, data_dir=tmp_path), retries=1)
     assert list(made.failed.values()) == ["its worker ended with status 3 (no torch here), 2 times"]
+
+
+def test_what_a_worker_cannot_even_begin_fails_at_once_with_its_reason(tmp_path, monkeypatch):
+    """Raised before the training: it is no stop to be continued from."""
+    made = plan.make(six().all_configs()[:1], tmp_path)
+    job = driver._job
+    monkeypatch.setattr(driver, "_job", lambda *given: replace(job(*given), threads=-1))
+    driver.drive(made, Local(1, 1), driver.Place(runs=tmp_path, data_dir=tmp_path))
+    (reason,) = made.failed.values()
+    assert reason.startswith("RuntimeError: ")
+    (trial,) = Store(tmp_path).trials
+    assert trial.failure == reason
+
+
+def test_the_end_of_a_worker_that_has_answered_leaves_the_next_one_in_its_slot_alone(monkeypatch):
+    """Without fork a worker ends after each trial; that is heard after its answer, when its slot is taken again."""
+    monkeypatch.setattr(local, "FORKS", False)
+    executor, buried = Local(1, 1), []
+    old, new = (
+        SimpleNamespace(slot=0, job=job, bury=lambda job=job: buried.append(job) or "gone") for job in ("old", "new")
+    )
+    executor._workers[0] = old
+    executor._answers.put((old, 0))
+    assert executor.ended(1) == [Ended("old", "done", "")]
+    executor._workers[0] = new
+    executor._answers.put((old, None))
+    assert executor.ended(1) == []
+    assert (executor._workers, new.job, buried) == ({0: new}, "new", ["old"])
+    executor._answers.put((new, None))
+    assert executor.ended(1) == [Ended("new", "killed", "gone")]
+    assert not executor._workers
 
 
 def test_rates_are_tuned_first_and_the_table_says_so(tmp_path, riesz, monkeypatch):

@@ -9,6 +9,7 @@ from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, plan, results, sweep, text, tuning
+from riesz_lab.trial import Trial
 
 SCENES = [name for name in SWEEPS if name.removesuffix("-mini") in ("voc", "spade")]
 
@@ -289,3 +290,14 @@ def test_a_plan_skips_what_is_complete_continues_what_is_not_and_sets_aside_what
     assert not Store(tmp_path).broken
     assert not plan.make(found.all_configs(), tmp_path).aside
     assert failed.id in plan.make(found.all_configs(), tmp_path, retry_failed=True).waiting
+
+
+def test_a_failed_trial_that_is_interrupted_when_retried_counts_as_interrupted(tmp_path):
+    config = two_arms().all_configs()[0]
+    trial = Trial(tmp_path, config)
+    trial.fail("the disk was full")
+    assert plan.make([config], tmp_path).failed
+    with pytest.raises(KeyboardInterrupt), trial.open():
+        raise KeyboardInterrupt
+    made = plan.make([config], tmp_path)
+    assert (made.failed, made.interrupted) == ({}, 1)

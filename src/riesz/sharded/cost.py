@@ -2,11 +2,12 @@
 
 W ranks, columns of length n, M of them; this counts what arrives, by the ring for the reduction.
 
-| way                       | serves                                | bytes per column                         |
-| ------------------------- | ------------------------------------- | ---------------------------------------- |
-| all-reduce                | ReweightedL2                          | 16 (W - 1) / W                           |
-| all-gather                | SobolevTilde, Sobolev, Laplacian...   | 16 (W - 1); in float64 24 and 16 (W - 1) |
-| all-to-all, there and back | any metric                           | 2 (W - 1) / W * n / W * bytes per entry  |
+| way                        | serves                          | bytes per column                                 |
+| -------------------------- | ------------------------------- | ------------------------------------------------ |
+| all-reduce                 | ReweightedL2                    | 16 (W - 1) / W                                   |
+| all-gather                 | Sobolev, LaplacianSmoothing     | 16 (W - 1)                                       |
+| all-gather                 | SobolevTilde                    | 16 (W - 1); 24 (W - 1) in float64 or for n > 256 |
+| all-to-all, there and back | any metric                      | 2 (W - 1) / W * n / W * bytes per entry          |
 """
 
 from __future__ import annotations

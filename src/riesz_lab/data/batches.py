@@ -44,6 +44,11 @@ def share_of(positions: Tensor, rank: int, world: int) -> Tensor:
     return torch.cat([positions, positions.repeat(-(-world // len(positions)))[:missing]])[rank::world]
 
 
+def shares_of_test(count: int, size: int, rank: int, world: int) -> list[Tensor]:
+    """One process's test images in batches; none, where there are fewer images than processes."""
+    return [chunk for chunk in torch.arange(count)[rank::world].split(size) if len(chunk)]
+
+
 def crop_flip(images_NHWC: Tensor, draws_N3: Tensor) -> Tensor:
     """Pad by 4, crop, flip: one gather for the whole batch.
 

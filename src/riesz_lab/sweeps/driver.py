@@ -9,6 +9,7 @@ Requirements it meets:
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -104,7 +105,12 @@ class _Driver:
             self.later.append((time.monotonic() + BUSY_DELAY, config))
         elif end.how == "failed":
             recorded = None if stored is None else stored.failure
-            self._close(self.plan.failed, recorded or end.said or "no reason was given", config, stored, began)
+            said = recorded or end.said or "no reason was given"
+            if recorded is None:
+                # A full disk may be what failed.
+                with contextlib.suppress(LabError, OSError):
+                    Trial(self.place.runs, config).fail(said)
+            self._close(self.plan.failed, said, config, stored, began)
         else:
             said = end.said or "the worker was stopped"
             self.kills[config.id] += 1

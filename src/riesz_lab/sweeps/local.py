@@ -45,12 +45,16 @@ class Local:
         except queue.Empty:
             return []
         job, worker.job = worker.job, None
-        if status is None or not FORKS:
-            # It is dead, or about to end as it does after each trial.
-            self._workers.pop(worker.slot, None)
+        # It is dead, or about to end as it does after each trial. Its slot may have a new worker by then.
+        if (status is None or not FORKS) and self._workers.get(worker.slot) is worker:
+            del self._workers[worker.slot]
         if job is None:
+            if status is None:
+                worker.bury()
             return []
         how: How = "killed" if status is None else EXITS.get(status, "killed")
+        if how == "failed":
+            return [Ended(job, how, worker.last_words())]
         said = worker.bury() if status is None else f"its process ended with {_told(status)}"
         return [Ended(job, how, said if how == "killed" else "")]
 
@@ -116,9 +120,14 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()  # type: ignore[union-attr]
         with self.errors:
-            self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 2000))
-            lines = self.errors.read().decode(errors="replace").strip().splitlines()
-        return f"its worker ended with {_told(self.process.returncode)}" + (f" ({lines[-1]})" if lines else "")
+            said = self.last_words()
+        return f"its worker ended with {_told(self.process.returncode)}" + (f" ({said})" if said else "")
+
+    def last_words(self) -> str:
+        """The last line on its stderr. While it lives, only between two trials: it writes where we stop reading."""
+        self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 2000))
+        lines = self.errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
 
     def _listen(self, answers: _Answers) -> None:
         assert self.process.stdout is not None

@@ -121,16 +121,23 @@ def _forked(job: Job) -> int:
     if trial == 0:
         status = STOPPED
         try:
-            threading.Thread(target=_end_with, args=(worker,), daemon=True).start()
-            status = _status(job)
+            status = _status(job, worker)
         finally:
             # Whatever happens (a second signal is a KeyboardInterrupt): the worker's loop is not the trial's.
             os._exit(status)
     return trial
 
 
-def _status(job: Job) -> int:
-    how = work(job)
+def _status(job: Job, worker: int | None = None) -> int:
+    """The exit status of a trial that ends with its worker, if it has one."""
+    how: How = "failed"
+    try:
+        if worker is not None:
+            threading.Thread(target=_end_with, args=(worker,), daemon=True).start()
+        how = work(job)
+    except Exception:
+        # `work` records what the training raises; this is what surrounds it. The driver reads the last line.
+        traceback.print_exc()
     return next(status for status, name in EXITS.items() if name == how)
 
 

@@ -91,8 +91,13 @@ class Classification(Task):
     @torch.no_grad()
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         self.scores.reset()
-        mine = torch.arange(len(self.test))[self.context.rank :: self.context.world]
-        for images, labels in self.test.batches(torch.split(mine, self.config.eval_batch_size), None):
+        # A process without test images adds up the same names.
+        for name in ("test_loss", "test_accuracy"):
+            self.scores.add(name, torch.zeros(()), 0)
+        mine = batching.shares_of_test(
+            len(self.test), self.config.eval_batch_size, self.context.rank, self.context.world
+        )
+        for images, labels in self.test.batches(mine, None):
             self._measure(self.scores, "test", self.models["model"](images), labels)
             yield None
         yield self.scores.means(self.context.add_up)

@@ -83,8 +83,10 @@ class SceneTask(Task):
 
     def test_batches(self) -> Iterator[tuple[list[int], SceneBatch]]:
         """This process's share of the test scenes, in their order, with their numbers."""
-        mine = torch.arange(len(self.test))[self.context.rank :: self.context.world]
-        chunks = [chunk.tolist() for chunk in torch.split(mine, self.config.eval_batch_size)]
+        mine = batching.shares_of_test(
+            len(self.test), self.config.eval_batch_size, self.context.rank, self.context.world
+        )
+        chunks = [chunk.tolist() for chunk in mine]
         made = self.test.batches([[(i, 0) for i in chunk] for chunk in chunks], self.context.workers)
         yield from zip(chunks, made, strict=True)
 

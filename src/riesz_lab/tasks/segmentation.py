@@ -72,23 +72,40 @@ class Segmentation(SceneTask):
         attachment = optimizers.attach(config, self.optimizers["model"], model)
         self.attachments = {} if attachment is None else {"model": attachment}
         self.meters, self.test_meters = Meters(context.device), Meters(context.device)
+        self.balance: Tensor | None = None
+        """With several processes: what this one's loss of the current batch weighs among theirs."""
         self.iou = MulticlassJaccardIndex(classes, ignore_index=VOID, validate_args=False, sync_on_compute=False)
         self.iou.to(context.device)
         std = torch.tensor(STD, device=context.device).view(1, 3, 1, 1)
         self.factor = 1 / (255 * std)
         self.offset = -torch.tensor(MEAN, device=context.device).view(1, 3, 1, 1) / std
 
+    def batches(self, epoch: int, first: int) -> Iterator[list[SceneBatch]]:
+        for parts in super().batches(epoch, first):
+            self.balance = None if self.context.world == 1 else self._balance(parts)
+            yield parts
+
     def losses(self, part: SceneBatch) -> Iterator[tuple[str, Tensor]]:
         _, loss = self._predict(part, self.meters, "train")
-        yield "model", loss
+        yield "model", loss if self.balance is None else loss * self.balance
 
     def share(self, part: SceneBatch, parts: list[SceneBatch]) -> float:
         return part.pixels / max(1, sum(other.pixels for other in parts))
+
+    def _balance(self, parts: list[SceneBatch]) -> Tensor:
+        # Gradients are averaged over processes as equals, but pixels are to be equals, as in one process. The number
+        # stays on the device: reading it would wait.
+        own = sum(part.pixels for part in parts)
+        pixels = self.context.add_up(torch.tensor(own, dtype=self.meters.dtype, device=self.context.device))
+        return (self.context.world * own / pixels.clamp(min=1)).float()
 
     @torch.no_grad()
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         self.test_meters.reset()
         self.iou.reset()
+        # A process without test scenes adds up the same names.
+        for name in ("test_loss", "test_accuracy"):
+            self.test_meters.add(name, torch.zeros(()), 0)
         self.shown: Shown = {}
         for numbers, batch in self.test_batches():
             logits, _ = self._predict(batch, self.test_meters, "test")
