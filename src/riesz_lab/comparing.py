@@ -58,7 +58,8 @@ def compare(
         metrics: what to compare with the plain optimizer.
         seeds: trials per metric.
         controls: also run each metric with the gradient's norm kept, and along a random order of the channels.
-        score: what `train` returns, by name; one that ends in "accuracy" is a fraction and told in percent.
+        score: what `train` returns, by name; one that ends in "accuracy" is a fraction and told in percent. A `build`
+            is scored by the lab, and takes neither this nor the next.
         higher_is_better: whether more of it is better.
         margin: the largest difference that does not matter.
         runs: the folder of all trials.
@@ -89,7 +90,14 @@ def compare(
             f"{next(iter(settings))} is a setting of the lab's loop, and {_name(function)!r} has a loop of its own"
         )
     if trains_itself:
-        settings = {"optimizer": gather.UNKNOWN}
+        # What the number is called and which way is better decide what a stored one means: they name the trial too.
+        better = "better=higher" if higher_is_better else "better=lower"
+        settings = {"optimizer": gather.UNKNOWN, "model_options": (f"score={score}", better)}
+    elif score != "score" or not higher_is_better:
+        raise ConfigError(
+            f"score and its direction are for train(attach, seed); {_name(function)!r} is trained by the lab's loop, "
+            "which scores test accuracy, or else test loss"
+        )
     base = Config(recipe=_slug(function), task="own", model=_identity(function), dataset="own", **settings)
     sweep = Sweep(
         name=base.recipe,

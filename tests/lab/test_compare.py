@@ -10,6 +10,7 @@ from torch.utils.data import TensorDataset
 import riesz_lab
 from riesz_lab import cli
 from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.report.report import read
 
 SCRIPT = """
 import torch
@@ -78,6 +79,25 @@ def test_chance_is_shared_and_the_plain_arm_is_plain(tmp_path):
     assert not torch.equal(seen[True, 0], seen[True, 1])
 
 
+def test_another_score_or_direction_is_another_trial(tmp_path):
+    def train(attach, seed):
+        model = nn.Conv2d(1, 8, 3)
+        attached = attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        return 0.5 + 0.1 * (attached is not None) + 0.001 * seed
+
+    asked = {"metrics": ["sobolev-tilde"], "runs": tmp_path}
+    for seeds, score, higher in ((3, "gain", True), (4, "loss", False)):
+        table = riesz_lab.compare(train, seeds=seeds, score=score, higher_is_better=higher, **asked)
+        found = table.comparisons["SobolevTilde"]
+        assert (table.score, found.higher_is_better, found.n) == (score, higher, seeds)
+        assert (found.wins, found.losses) == ((seeds, 0) if higher else (0, seeds))
+    told = {(table.score, table.sweep.about) for table in read(tmp_path).tables}
+    assert told == {
+        ("gain", "test_compare.py:train, score=gain, better=higher"),
+        ("loss", "test_compare.py:train, score=loss, better=lower"),
+    }
+
+
 def test_build_is_trained_by_the_lab(tmp_path):
     table = riesz_lab.compare(build, seeds=3, epochs=2, batch_size=8, lr=0.05, runs=tmp_path)
     assert table.score == "test_accuracy"
@@ -133,6 +153,7 @@ def nothing():
         (build, {"epoch": 3}, "epoch"),
         (build, {"metrics": ["sobolef"]}, "did you mean 'sobolev'"),
         (build, {"seeds": 0}, "seeds=0 cannot be"),
+        (build, {"score": "f1"}, "is trained by the lab's loop"),
     ],
 )
 def test_mistakes_are_explained(function, settings, told, tmp_path):

@@ -109,6 +109,12 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         told = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
         raise ConfigError(f"groups {baseline} and {method} {told}")
     (score,) = names
+    # As the trials say: a task may have several scores.
+    default = task_class(complete[0].config.task).higher_is_better
+    directions = {bool((trial.result or {}).get("higher_is_better", default)) for trial in complete}
+    if len(directions) != 1:
+        raise ConfigError(f"groups {baseline} and {method} disagree on whether more {score} is better")
+    (better,) = directions
     scores = [
         {(one.config.initialisation, one.config.order): one.score("last") for one in side if one in complete}
         for side in sides
@@ -117,7 +123,7 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         scores[0],  # type: ignore[arg-type]
         scores[1],  # type: ignore[arg-type]
         margin=margin,
-        higher_is_better=task_class(complete[0].config.task).higher_is_better,
+        higher_is_better=better,
         percent=is_percent(score),
     )
     for name, side in zip(("baseline", "method"), sides, strict=True):

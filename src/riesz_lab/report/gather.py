@@ -114,7 +114,7 @@ def scale(config: Config) -> str:
         f"{config.epochs} epochs",
     ]
     if config.task == "own":
-        parts = [config.model.partition("@")[0], *(parts[2:] if config.optimizer != UNKNOWN else ())]
+        parts = [config.model.partition("@")[0], *(parts[2:] if config.optimizer != UNKNOWN else config.model_options)]
     if config.train_limit is not None:
         parts.append(f"{config.train_limit:,} training images")
     if config.max_steps is not None:
