@@ -161,16 +161,18 @@ def _own_loop(
 
 
 def _arms(base: Config, metrics: list[str], controls: bool) -> Iterator[Arm]:
-    plain = gather.method(base)
-    yield Arm(plain, base)
+    configs = [base]
     for metric in metrics:
         directed = replace(base, metric=metric)
-        label = gather.method(directed)
-        yield Arm(label, directed, plain)
+        configs.append(directed)
         if controls:
-            yield Arm(f"{label}, norm kept", replace(directed, control="norm"), plain)
+            configs.append(replace(directed, control="norm"))
             if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # a mean knows no order
-                yield Arm(f"{label}, channels permuted", replace(directed, control="permuted"), label)
+                configs.append(replace(directed, control="permuted"))
+    # Named and paired as the report does with what it finds in the store, so that both say the same.
+    names = [gather.method(config) for config in configs]
+    for name, config in zip(names, configs, strict=True):
+        yield Arm(name, config, gather.baseline(config, names))
 
 
 def _trains_itself(function: Callable[..., Any]) -> bool:

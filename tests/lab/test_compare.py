@@ -54,6 +54,9 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     page = (tmp_path / "report.html").read_text()
     assert "mine.py:train: with and without" in page
     assert "SobolevTilde against plain" in page
+    assert "SobolevTilde, channels permuted against SobolevTilde" in page
+    assert "SobolevTilde, channels permuted against plain" not in page
+    assert "Controls: norm kept, channels permuted. It needs" not in page
     assert cli.main(command) == 0
     assert capsys.readouterr().out.count("(stored before)") == 18
     (tmp_path / "mine.py").write_text(SCRIPT + "\n# changed")
