@@ -93,6 +93,8 @@ def test_every_comparison_has_a_sentence(full, evidence):
     summary = full.sections[0]
     assert len(summary.findings) == len(pairs) > 50
     assert all(finding.sentence and finding.scale for finding in summary.findings)
+    assert any(line.startswith(f"{len(pairs)} comparisons of") for line in full.lead)
+    assert summary.blocks[0].alt.startswith(f"Of {len(pairs)} comparisons: ")
 
 
 def test_published_figures_stand_beside_ours(full):
