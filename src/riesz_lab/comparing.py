@@ -24,7 +24,7 @@ from torch import nn
 
 import riesz
 from riesz_lab import checkpoint, environment, models, optimizers, progress, randomness
-from riesz_lab.config import Config
+from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import gather
 from riesz_lab.store import Store
@@ -92,7 +92,7 @@ def compare(
     if trains_itself:
         # What the number is called and which way is better decide what a stored one means: they name the trial too.
         better = "better=higher" if higher_is_better else "better=lower"
-        settings = {"optimizer": gather.UNKNOWN, "model_options": (f"score={score}", better)}
+        settings = {"optimizer": OWN, "model_options": (f"score={score}", better)}
     elif score != "score" or not higher_is_better:
         raise ConfigError(
             f"score and its direction are for train(attach, seed); {_name(function)!r} is trained by the lab's loop, "

@@ -11,6 +11,7 @@ import riesz_lab
 from riesz_lab import cli
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report.report import read
+from riesz_lab.selection import record
 
 SCRIPT = """
 import torch
@@ -123,6 +124,9 @@ def test_a_score_that_is_no_number_is_a_divergent_trial(tmp_path):
         return float("nan")
 
     table = riesz_lab.compare(train, metrics=["reweighted-l2"], seeds=1, runs=tmp_path)
+    flat = record(next(iter(table.rows["ReweightedL2"].trials.values())))
+    # The loop is the user's: the lab knows neither its rate nor its epochs.
+    assert (flat["metric"], flat["lr"], flat["epochs"]) == ("reweighted-l2(lam=1.0)", None, None)
     assert table.comparisons["ReweightedL2"].collapsed == (1, 1)
     result = json.loads(next(tmp_path.glob("*/*/result.json")).read_text())
     assert result["status"] == "diverged"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import riesz
-from riesz_lab.config import SEEDS, Config
+from riesz_lab.config import OWN, SEEDS, Config
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
 
@@ -25,9 +25,7 @@ PLAIN: dict[str, object] = {
 }
 """What tells methods apart; without them, a config is the plain optimizer at the same settings."""
 
-UNKNOWN = "own"
-"""The optimizer of a trial whose loop is the user's."""
-OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", UNKNOWN: "plain"}
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", OWN: "plain"}
 DATASETS = {
     "cifar10": "CIFAR-10",
     "mnist": "MNIST",
@@ -114,7 +112,7 @@ def scale(config: Config) -> str:
         f"{config.epochs} epochs",
     ]
     if config.task == "own":
-        parts = [config.model.partition("@")[0], *(parts[2:] if config.optimizer != UNKNOWN else config.model_options)]
+        parts = [config.model.partition("@")[0], *(parts[2:] if config.optimizer != OWN else config.model_options)]
     if config.train_limit is not None:
         parts.append(f"{config.train_limit:,} training images")
     if config.max_steps is not None:
