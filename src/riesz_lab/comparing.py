@@ -103,7 +103,7 @@ def compare(
         name=base.recipe,
         about=f"{_name(function)}, with and without",
         reproduces="",
-        arms=tuple(_arms(base, [str(riesz.metric(metric)) for metric in metrics], controls)),
+        arms=tuple(_arms(base, [_metric(metric) for metric in metrics], controls)),
         trials=seeds,
         margin=margin,
     )
@@ -133,6 +133,9 @@ def _own_loop(
 
         def attach(optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | None:
             """Direct the optimizer as this trial asks; None for the plain one."""
+            if not isinstance(optimizer, torch.optim.Optimizer) or not isinstance(model, nn.Module):
+                got = f"{type(optimizer).__name__}, {type(model).__name__}"
+                raise LabError(f"{_name(function)!r} called attach({got}); allowed: attach(optimizer, model)")
             seen.append(model)
             return optimizers.attach(config, optimizer, model)
 
@@ -173,6 +176,13 @@ def _arms(base: Config, metrics: list[str], controls: bool) -> Iterator[Arm]:
     names = [gather.method(config) for config in configs]
     for name, config in zip(names, configs, strict=True):
         yield Arm(name, config, gather.baseline(config, names))
+
+
+def _metric(metric: str | riesz.Metric) -> str:
+    try:
+        return str(riesz.metric(metric))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from None
 
 
 def _trains_itself(function: Callable[..., Any]) -> bool:

@@ -136,6 +136,11 @@ def no_attach(attach, seed):
     return 1.0
 
 
+def swapped(attach, seed):
+    model = nn.Conv2d(1, 8, 3)
+    attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
 def no_score(attach, seed):
     model = nn.Conv2d(1, 8, 3)
     attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
@@ -153,6 +158,7 @@ def nothing():
     ("function", "settings", "told"),
     [
         (no_attach, {}, "did not call attach"),
+        (swapped, {}, "called attach.Conv2d, SGD.; allowed: attach.optimizer, model."),
         (no_score, {}, "returned None; allowed: a number"),
         (other, {}, "takes model, data; allowed: train"),
         (nothing, {}, "build returned int 3; allowed: model, "),
@@ -182,3 +188,10 @@ def test_functions_that_cannot_be_found_are_named(path, told, tmp_path, monkeypa
     (tmp_path / "mine.py").write_text(SCRIPT)
     assert cli.main(["compare", path]) == 1
     assert told in capsys.readouterr().err
+
+
+def test_a_misspelt_metric_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    assert cli.main(["compare", "mine.py:train", "--metrics", "sobolevtilde"]) == 1
+    assert "did you mean 'sobolev-tilde'" in capsys.readouterr().err
