@@ -204,6 +204,12 @@ def test_commands(tmp_path, monkeypatch, capsys):
     [
         (["report", "nowhere"], "nowhere is not a folder"),
         (["report", "empty"], "no trial is stored below empty"),
+        (
+            ["report", "empty", "-o", "r.pdf"],
+            "'r.pdf' cannot be; allowed: - for the screen, or a name that ends in .h",
+        ),
+        (["report", "empty", "--format", "csv", "-o", "r.md"], "ends in .csv"),
+        (["compare", "nowhere.py:train", "-o", "r.pdf"], "'r.pdf' cannot be"),
         (["figure", "lamda", "empty"], "Did you mean 'lambda'?"),
         (["figure", "fid", "empty"], "no trial is stored"),
         (["figure", "kernels", "-o", "kernels.gif"], "ends in .svg, .png or .pdf"),
