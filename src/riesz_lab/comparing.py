@@ -29,6 +29,7 @@ from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import gather
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Arm, Sweep, Table, results
+from riesz_lab.sweeps.results import is_percent
 from riesz_lab.trainer import train as train_trial
 from riesz_lab.trial import Trial
 
@@ -144,11 +145,8 @@ def _own_loop(
         value = function(attach, config.seed)
         if not seen:
             raise LabError(f"{_name(function)!r} did not call attach(optimizer, model): every trial would be the same")
-        if isinstance(value, torch.Tensor) and value.numel() == 1:
-            value = value.detach().item()
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise LabError(f"{_name(function)!r} returned {value!r:.80}; allowed: a number, its score")
-        row = {"epoch": 1, "step": 0, score: float(value)} if math.isfinite(value) else None
+        value = _number(value, _name(function), score)
+        row = {"epoch": 1, "step": 0, score: value} if math.isfinite(value) else None
         result = {
             "status": "diverged" if row is None else "finished",
             "step": 0,
@@ -161,6 +159,20 @@ def _own_loop(
         trial.write_history([] if row is None else [row])
         trial.finish(checkpoint.pack({f"model{i}" if i else "model": model for i, model in enumerate(seen)}), result)
     return result, True
+
+
+def _number(value: Any, name: str, score: str) -> float:
+    """What a user's loop returned, if it can be its score."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.detach().item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LabError(f"{name!r} returned {value!r:.80}; allowed: a number, its score")
+    if is_percent(score) and math.isfinite(value) and not 0 <= value <= 1:
+        raise LabError(
+            f"{name!r} returned {value!r} as {score!r}, which is told in percent; allowed: a fraction from 0 to 1, or "
+            f"another name for it, such as {score + '_percent'!r}"
+        )
+    return float(value)
 
 
 def _arms(base: Config, metrics: list[str], controls: bool) -> Iterator[Arm]:

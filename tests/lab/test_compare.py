@@ -146,6 +146,11 @@ def no_score(attach, seed):
     attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
 
 
+def percent(attach, seed):
+    no_score(attach, seed)
+    return 85.0
+
+
 def other(model, data):
     return 1.0
 
@@ -160,6 +165,7 @@ def nothing():
         (no_attach, {}, "did not call attach"),
         (swapped, {}, "called attach.Conv2d, SGD.; allowed: attach.optimizer, model."),
         (no_score, {}, "returned None; allowed: a number"),
+        (percent, {"score": "test_accuracy"}, "returned 85.0 as 'test_accuracy'.*allowed: a fraction from 0 to 1"),
         (other, {}, "takes model, data; allowed: train"),
         (nothing, {}, "build returned int 3; allowed: model, "),
         (no_score, {"epochs": 3}, "has a loop of its own"),
