@@ -289,3 +289,8 @@ def test_a_plan_skips_what_is_complete_continues_what_is_not_and_sets_aside_what
     assert not Store(tmp_path).broken
     assert not plan.make(found.all_configs(), tmp_path).aside
     assert failed.id in plan.make(found.all_configs(), tmp_path, retry_failed=True).waiting
+
+
+def test_a_table_of_a_folder_that_is_not_there_is_refused(riesz):
+    status, _, err = riesz("sweep", "controls-mini", "--table", "--runs", "nowhere")
+    assert (status, err.strip()) == (1, "riesz: there is no folder nowhere; say where the trials are: --runs DIR")

@@ -14,7 +14,7 @@ from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.progress import told
 from riesz_lab.selection import distinguishing, record, select
 from riesz_lab.statistics import paired
-from riesz_lab.store import STATUSES, Store, StoredTrial
+from riesz_lab.store import STATUSES, Store, StoredTrial, opened
 from riesz_lab.sweeps.results import is_percent
 from riesz_lab.tables import print_table
 from riesz_lab.tasks import task_class
@@ -51,7 +51,7 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     Args:
         each: A line per trial instead.
     """
-    store = _opened(runs)
+    store = opened(runs)
     trials = select(store.trials, where)
     if each:
         rows = [
@@ -101,7 +101,7 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         method: The group to judge.
         margin: The largest difference in score that does not matter.
     """
-    store = _opened(runs)
+    store = opened(runs)
     sides = [_group(store, name) for name in (baseline, method)]
     complete = [trial for side in sides for trial in side if trial.result is not None]
     names = {trial.result["score"] for trial in complete if trial.result is not None}
@@ -138,7 +138,7 @@ def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     Args:
         file: Ends in .csv or .parquet.
     """
-    store = _opened(runs)
+    store = opened(runs)
     trials = select(store.trials, where)
     export.write([record(trial) for trial in trials], file)
     print(f"{len(trials)} trials written to {file}")
@@ -153,7 +153,7 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
         broken: Those that cannot be read, instead.
         yes: Do it.
     """
-    store = _opened(runs)
+    store = opened(runs)
     if not where and not broken:
         raise ConfigError("which trials? Say it with --where name=value ..., or --broken")
     paths = list(store.broken) if broken else [trial.path for trial in select(store.trials, where)]
@@ -172,12 +172,6 @@ def _removed(path: Path) -> None:
             shutil.rmtree(path)
         except OSError as error:
             raise LabError(f"cannot remove {path}: {error.strerror or error}") from None
-
-
-def _opened(runs: Path) -> Store:
-    if not runs.is_dir():
-        raise LabError(f"there is no folder {runs}; say where the trials are: --runs DIR")
-    return Store(runs)
 
 
 def _group(store: Store, name: str) -> list[StoredTrial]:
