@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from riesz_lab import export
+from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.progress import told
 from riesz_lab.selection import distinguishing, record, select
@@ -59,13 +60,14 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
                 trial.config.id,
                 trial.config.recipe,
                 trial.config.metric,
+                _method(trial.config),
                 str(trial.config.seed),
                 trial.status,
                 _told(trial),
             )
             for trial in trials
         ]
-        print_table(("trial", "recipe", "metric", "seed", "status", ""), rows, right=(3,))
+        print_table(("trial", "recipe", "metric", "and", "seed", "status", ""), rows, right=(4,))
     else:
         _list_groups(trials)
     print(f"{len(trials)} trials in {runs}")
@@ -182,6 +184,12 @@ def _group(store: Store, name: str) -> list[StoredTrial]:
             f"group {name!r} is {'not known' if not found else 'not clear'}; `riesz runs` lists them. Known: {known}"
         )
     return next(iter(found.values()))
+
+
+def _method(config: Config) -> str:
+    """What else makes up the method, where it is not as usual."""
+    usual, names = Config(), ("direction", "layers", "control", "smooth_epochs")
+    return ", ".join(f"{n}={getattr(config, n)}" for n in names if getattr(config, n) != getattr(usual, n))
 
 
 def _told(trial: StoredTrial) -> str:
