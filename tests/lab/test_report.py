@@ -97,6 +97,11 @@ def test_every_comparison_has_a_sentence(full, evidence):
     assert summary.blocks[0].alt.startswith(f"Of {len(pairs)} comparisons: ")
 
 
+def test_times_are_told_with_their_caveat_above_them(full):
+    (section,) = [section for section in full.sections if section.name == "speed"]
+    assert any("had the machine to itself" in line for line in section.text)
+
+
 def test_published_figures_stand_beside_ours(full):
     (section,) = [section for section in full.sections if section.name == "paper"]
     cifar = section.blocks[0].cells()

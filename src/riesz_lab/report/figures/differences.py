@@ -32,8 +32,9 @@ def controls(evidence: Evidence) -> Figure | None:
         "controls",
         "Controls: step length and neighbourhood",
         "Norm kept: the directed gradient has the length of the original, so a gain is none of step length. Channels"
-        " permuted: smoothed along a random order, compared with the true order; no difference means that the"
-        " neighbourhood of channels does not matter.",
+        ' permuted: smoothed along a random order, compared with the true order. "No difference" says that the'
+        ' neighbourhood of channels matters by no more than the margin; "no evidence" only that these trials cannot'
+        " tell.",
     )
 
 
