@@ -44,4 +44,4 @@ def train(attach, seed):
 if __name__ == "__main__":
     import riesz_lab
 
-    print("\n".join(riesz_lab.compare(train, seeds=3, score="test_accuracy", say=print).sentences))
+    print("\n".join(riesz_lab.compare(train, seeds=3, score="accuracy", say=print).sentences))

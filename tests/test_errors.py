@@ -132,6 +132,7 @@ CASES = [
     (lambda: riesz.precondition_(F, riesz.Sobolev(), backend=None), TypeError, "backend must be a string"),
     # attaching
     (lambda: attach(CONV.parameters()), TypeError, "optimizer must be a torch.optim.Optimizer, got generator"),
+    (lambda: attach(CONV, sgd()), TypeError, "got Conv2d; the order is attach(optimizer, model)"),
     (lambda: attach(Wrapper(sgd())), TypeError, "Wrapper wraps another optimizer"),
     (lambda: attach(sgd(), [CONV]), TypeError, "model must be a torch.nn.Module or None, got list"),
     (lambda: attach(sgd(), CONV, metric=None), TypeError, "metric must be a riesz metric such as"),

@@ -82,7 +82,8 @@ def attach(
 
 def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
+        order = "; the order is attach(optimizer, model)" if isinstance(optimizer, nn.Module) else ""
+        raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}{order}")
     if not runs_step_hooks(optimizer):
         raise TypeError(
             f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "

@@ -51,6 +51,18 @@ Trials are stored below ./runs, datasets are read from RIESZ_DATA (or --data-dir
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the return value is the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = _main(given)
+        # Within reach of the except: a short text is written only when the buffer is emptied.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `riesz recipes | head`: whoever read has read enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def _main(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS))
         print(HELP.format(commands="\n".join(f"  {name:<{width}}  {told}" for name, told in COMMANDS.items())))
@@ -87,10 +99,6 @@ def _run(command: str, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("riesz: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # `riesz recipes | head`: whoever read has read enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _say(error: Exception) -> None:

@@ -24,11 +24,12 @@ from torch import nn
 
 import riesz
 from riesz_lab import checkpoint, environment, models, optimizers, progress, randomness
-from riesz_lab.config import Config
+from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import gather
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Arm, Sweep, Table, results
+from riesz_lab.sweeps.results import is_percent
 from riesz_lab.trainer import train as train_trial
 from riesz_lab.trial import Trial
 
@@ -58,7 +59,8 @@ def compare(
         metrics: what to compare with the plain optimizer.
         seeds: trials per metric.
         controls: also run each metric with the gradient's norm kept, and along a random order of the channels.
-        score: what `train` returns, by name; one that ends in "accuracy" is a fraction and told in percent.
+        score: what `train` returns, by name; one that ends in "accuracy" is a fraction and told in percent. A `build`
+            is scored by the lab, and takes neither this nor the next.
         higher_is_better: whether more of it is better.
         margin: the largest difference that does not matter.
         runs: the folder of all trials.
@@ -89,13 +91,20 @@ def compare(
             f"{next(iter(settings))} is a setting of the lab's loop, and {_name(function)!r} has a loop of its own"
         )
     if trains_itself:
-        settings = {"optimizer": gather.UNKNOWN}
+        # What the number is called and which way is better decide what a stored one means: they name the trial too.
+        better = "better=higher" if higher_is_better else "better=lower"
+        settings = {"optimizer": OWN, "model_options": (f"score={score}", better)}
+    elif score != "score" or not higher_is_better:
+        raise ConfigError(
+            f"score and its direction are for train(attach, seed); {_name(function)!r} is trained by the lab's loop, "
+            "which scores test accuracy, or else test loss"
+        )
     base = Config(recipe=_slug(function), task="own", model=_identity(function), dataset="own", **settings)
     sweep = Sweep(
         name=base.recipe,
         about=f"{_name(function)}, with and without",
         reproduces="",
-        arms=tuple(_arms(base, [str(riesz.metric(metric)) for metric in metrics], controls)),
+        arms=tuple(_arms(base, [_metric(metric) for metric in metrics], controls)),
         trials=seeds,
         margin=margin,
     )
@@ -125,6 +134,9 @@ def _own_loop(
 
         def attach(optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | None:
             """Direct the optimizer as this trial asks; None for the plain one."""
+            if not isinstance(optimizer, torch.optim.Optimizer) or not isinstance(model, nn.Module):
+                got = f"{type(optimizer).__name__}, {type(model).__name__}"
+                raise LabError(f"{_name(function)!r} called attach({got}); allowed: attach(optimizer, model)")
             seen.append(model)
             return optimizers.attach(config, optimizer, model)
 
@@ -133,11 +145,8 @@ def _own_loop(
         value = function(attach, config.seed)
         if not seen:
             raise LabError(f"{_name(function)!r} did not call attach(optimizer, model): every trial would be the same")
-        if isinstance(value, torch.Tensor) and value.numel() == 1:
-            value = value.detach().item()
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise LabError(f"{_name(function)!r} returned {value!r:.80}; allowed: a number, its score")
-        row = {"epoch": 1, "step": 0, score: float(value)} if math.isfinite(value) else None
+        value = _number(value, _name(function), score)
+        row = {"epoch": 1, "step": 0, score: value} if math.isfinite(value) else None
         result = {
             "status": "diverged" if row is None else "finished",
             "step": 0,
@@ -152,17 +161,40 @@ def _own_loop(
     return result, True
 
 
+def _number(value: Any, name: str, score: str) -> float:
+    """What a user's loop returned, if it can be its score."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.detach().item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LabError(f"{name!r} returned {value!r:.80}; allowed: a number, its score")
+    if is_percent(score) and math.isfinite(value) and not 0 <= value <= 1:
+        raise LabError(
+            f"{name!r} returned {value!r} as {score!r}, which is told in percent; allowed: a fraction from 0 to 1, or "
+            f"another name for it, such as {score + '_percent'!r}"
+        )
+    return float(value)
+
+
 def _arms(base: Config, metrics: list[str], controls: bool) -> Iterator[Arm]:
-    plain = gather.method(base)
-    yield Arm(plain, base)
+    configs = [base]
     for metric in metrics:
         directed = replace(base, metric=metric)
-        label = gather.method(directed)
-        yield Arm(label, directed, plain)
+        configs.append(directed)
         if controls:
-            yield Arm(f"{label}, norm kept", replace(directed, control="norm"), plain)
+            configs.append(replace(directed, control="norm"))
             if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # a mean knows no order
-                yield Arm(f"{label}, channels permuted", replace(directed, control="permuted"), label)
+                configs.append(replace(directed, control="permuted"))
+    # Named and paired as the report does with what it finds in the store, so that both say the same.
+    names = [gather.method(config) for config in configs]
+    for name, config in zip(names, configs, strict=True):
+        yield Arm(name, config, gather.baseline(config, names))
+
+
+def _metric(metric: str | riesz.Metric) -> str:
+    try:
+        return str(riesz.metric(metric))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from None
 
 
 def _trains_itself(function: Callable[..., Any]) -> bool:

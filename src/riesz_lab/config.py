@@ -32,6 +32,14 @@ ONLY_FOR: dict[str, tuple[str, ...]] = {
 }
 """The fields that only some tasks read."""
 
+OWN = "own"
+"""The optimizer of a trial whose loop is the user's."""
+READ_BY_OWN = (
+    "recipe", "task", "seed", "dataset", "model", "model_options", "optimizer", "metric", "direction", "layers",
+    "control", "backend",
+)  # fmt: skip
+"""The fields that such a trial reads; the others stand at defaults that are not true of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -171,6 +179,13 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, for JSON."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
+
+    def told(self) -> dict[str, Any]:
+        """The settings for a reader: None where the loop is the user's own, which reads none of the lab's."""
+        values = self.to_dict()
+        if self.optimizer == OWN:
+            return {name: value if name in READ_BY_OWN else None for name, value in values.items()}
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:

@@ -103,6 +103,13 @@ class Store:
         return groups
 
 
+def opened(folder: Path) -> Store:
+    """The store of a folder that must be there: a misspelt one would look like one without trials."""
+    if not folder.is_dir():
+        raise LabError(f"there is no folder {folder}; say where the trials are: --runs DIR")
+    return Store(folder)
+
+
 def _configs(folder: Path) -> Iterable[Path]:
     # A trial is RUNS/<recipe>/<trial>; a folder of one recipe or one trial is accepted too.
     for pattern in ("config.json", "*/config.json", "*/*/config.json"):

@@ -10,6 +10,8 @@ from torch.utils.data import TensorDataset
 import riesz_lab
 from riesz_lab import cli
 from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.report.report import read
+from riesz_lab.selection import record
 
 SCRIPT = """
 import torch
@@ -53,6 +55,9 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     page = (tmp_path / "report.html").read_text()
     assert "mine.py:train: with and without" in page
     assert "SobolevTilde against plain" in page
+    assert "SobolevTilde, channels permuted against SobolevTilde" in page
+    assert "SobolevTilde, channels permuted against plain" not in page
+    assert "Controls: norm kept, channels permuted. It needs" not in page
     assert cli.main(command) == 0
     assert capsys.readouterr().out.count("(stored before)") == 18
     (tmp_path / "mine.py").write_text(SCRIPT + "\n# changed")
@@ -78,6 +83,25 @@ def test_chance_is_shared_and_the_plain_arm_is_plain(tmp_path):
     assert not torch.equal(seen[True, 0], seen[True, 1])
 
 
+def test_another_score_or_direction_is_another_trial(tmp_path):
+    def train(attach, seed):
+        model = nn.Conv2d(1, 8, 3)
+        attached = attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        return 0.5 + 0.1 * (attached is not None) + 0.001 * seed
+
+    asked = {"metrics": ["sobolev-tilde"], "runs": tmp_path}
+    for seeds, score, higher in ((3, "gain", True), (4, "loss", False)):
+        table = riesz_lab.compare(train, seeds=seeds, score=score, higher_is_better=higher, **asked)
+        found = table.comparisons["SobolevTilde"]
+        assert (table.score, found.higher_is_better, found.n) == (score, higher, seeds)
+        assert (found.wins, found.losses) == ((seeds, 0) if higher else (0, seeds))
+    told = {(table.score, table.sweep.about) for table in read(tmp_path).tables}
+    assert told == {
+        ("gain", "test_compare.py:train, score=gain, better=higher"),
+        ("loss", "test_compare.py:train, score=loss, better=lower"),
+    }
+
+
 def test_build_is_trained_by_the_lab(tmp_path):
     table = riesz_lab.compare(build, seeds=3, epochs=2, batch_size=8, lr=0.05, runs=tmp_path)
     assert table.score == "test_accuracy"
@@ -100,6 +124,9 @@ def test_a_score_that_is_no_number_is_a_divergent_trial(tmp_path):
         return float("nan")
 
     table = riesz_lab.compare(train, metrics=["reweighted-l2"], seeds=1, runs=tmp_path)
+    flat = record(next(iter(table.rows["ReweightedL2"].trials.values())))
+    # The loop is the user's: the lab knows neither its rate nor its epochs.
+    assert (flat["metric"], flat["lr"], flat["epochs"]) == ("reweighted-l2(lam=1.0)", None, None)
     assert table.comparisons["ReweightedL2"].collapsed == (1, 1)
     result = json.loads(next(tmp_path.glob("*/*/result.json")).read_text())
     assert result["status"] == "diverged"
@@ -109,9 +136,19 @@ def no_attach(attach, seed):
     return 1.0
 
 
+def swapped(attach, seed):
+    model = nn.Conv2d(1, 8, 3)
+    attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
 def no_score(attach, seed):
     model = nn.Conv2d(1, 8, 3)
     attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
+
+
+def percent(attach, seed):
+    no_score(attach, seed)
+    return 85.0
 
 
 def other(model, data):
@@ -126,13 +163,16 @@ def nothing():
     ("function", "settings", "told"),
     [
         (no_attach, {}, "did not call attach"),
+        (swapped, {}, "called attach.Conv2d, SGD.; allowed: attach.optimizer, model."),
         (no_score, {}, "returned None; allowed: a number"),
+        (percent, {"score": "test_accuracy"}, "returned 85.0 as 'test_accuracy'.*allowed: a fraction from 0 to 1"),
         (other, {}, "takes model, data; allowed: train"),
         (nothing, {}, "build returned int 3; allowed: model, "),
         (no_score, {"epochs": 3}, "has a loop of its own"),
         (build, {"epoch": 3}, "epoch"),
         (build, {"metrics": ["sobolef"]}, "did you mean 'sobolev'"),
         (build, {"seeds": 0}, "seeds=0 cannot be"),
+        (build, {"score": "f1"}, "is trained by the lab's loop"),
     ],
 )
 def test_mistakes_are_explained(function, settings, told, tmp_path):
@@ -154,3 +194,10 @@ def test_functions_that_cannot_be_found_are_named(path, told, tmp_path, monkeypa
     (tmp_path / "mine.py").write_text(SCRIPT)
     assert cli.main(["compare", path]) == 1
     assert told in capsys.readouterr().err
+
+
+def test_a_misspelt_metric_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    assert cli.main(["compare", "mine.py:train", "--metrics", "sobolevtilde"]) == 1
+    assert "did you mean 'sobolev-tilde'" in capsys.readouterr().err

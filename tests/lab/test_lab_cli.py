@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from lab_helpers import write_idx
@@ -15,6 +17,14 @@ def test_help_lists_every_command(riesz):
     status, out, _ = riesz("--help")
     assert status == 0
     assert all(f"  {name}" in out for name in cli.COMMANDS)
+
+
+def test_a_reader_that_stops_is_no_error():
+    reads, writes = os.pipe()
+    os.close(reads)
+    ended = subprocess.run([sys.executable, "-m", "riesz_lab", "--help"], stdout=writes, stderr=subprocess.PIPE)
+    os.close(writes)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_version(riesz):

@@ -49,9 +49,12 @@ def test_list_each_with_conditions(riesz, runs):
     _, out, _ = riesz("runs", "list", "--each", "--where", "metric=reweighted-l2", "status=failed")
     assert "CUDA is out of memory" in out
     assert "1 trials in runs" in out
+    write(runs, replace(short(seed=9), metric="sobolev", control="permuted", direction="input"), 0.5)
+    _, out, _ = riesz("runs", "list", "--each", "--where", "seed=9")
+    assert "direction=input, control=permuted" in out
     _, out, _ = riesz("runs", "list", "--each", "--where", "lr=0.050", "seed=3")
     assert "2 trials in runs" in out
-    _, out, _ = riesz("runs", "list", "--each", "--where", "metric=sob*")
+    _, out, _ = riesz("runs", "list", "--each", "--where", "metric=sobolev-t*")
     assert "4 trials in runs" in out
 
 

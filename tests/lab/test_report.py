@@ -93,6 +93,13 @@ def test_every_comparison_has_a_sentence(full, evidence):
     summary = full.sections[0]
     assert len(summary.findings) == len(pairs) > 50
     assert all(finding.sentence and finding.scale for finding in summary.findings)
+    assert any(line.startswith(f"{len(pairs)} comparisons of") for line in full.lead)
+    assert summary.blocks[0].alt.startswith(f"Of {len(pairs)} comparisons: ")
+
+
+def test_times_are_told_with_their_caveat_above_them(full):
+    (section,) = [section for section in full.sections if section.name == "speed"]
+    assert any("had the machine to itself" in line for line in section.text)
 
 
 def test_published_figures_stand_beside_ours(full):
@@ -202,6 +209,12 @@ def test_commands(tmp_path, monkeypatch, capsys):
     [
         (["report", "nowhere"], "nowhere is not a folder"),
         (["report", "empty"], "no trial is stored below empty"),
+        (
+            ["report", "empty", "-o", "r.pdf"],
+            "'r.pdf' cannot be; allowed: - for the screen, or a name that ends in .h",
+        ),
+        (["report", "empty", "--format", "csv", "-o", "r.md"], "ends in .csv"),
+        (["compare", "nowhere.py:train", "-o", "r.pdf"], "'r.pdf' cannot be"),
         (["figure", "lamda", "empty"], "Did you mean 'lambda'?"),
         (["figure", "fid", "empty"], "no trial is stored"),
         (["figure", "kernels", "-o", "kernels.gif"], "ends in .svg, .png or .pdf"),

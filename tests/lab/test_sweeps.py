@@ -81,6 +81,14 @@ def test_initialisation_crosses_the_seeds_and_shares_the_plain_trials():
     assert sum(c.id in ids for c in crossed.configs(crossed.arms[0])) == 5
 
 
+def test_small_forms_say_what_they_train():
+    for name in SWEEPS:
+        found = sweep(name)
+        told = {"camvid": "CamVid", "voc2012": "PascalVOC", "cityscapes": "Cityscapes"}
+        assert told.get(found.arms[0].config.dataset, "") in found.about
+    assert "shares" not in sweep("curves-mini").about
+
+
 def test_curves_share_their_trials_with_the_table():
     table = {config.id for config in sweep("table-cifar").all_configs()}
     assert sum(config.id not in table for config in sweep("curves").all_configs()) == 10  # LS along output
@@ -301,3 +309,13 @@ def test_a_failed_trial_that_is_interrupted_when_retried_counts_as_interrupted(t
         raise KeyboardInterrupt
     made = plan.make([config], tmp_path)
     assert (made.failed, made.interrupted) == ({}, 1)
+
+
+def test_a_cost_that_is_not_known_is_not_told_as_zero(riesz):
+    out = riesz("sweep", "voc-mini", "--dry-run")[1]
+    assert "or an unknown time on one GPU" in out
+
+
+def test_a_table_of_a_folder_that_is_not_there_is_refused(riesz):
+    status, _, err = riesz("sweep", "controls-mini", "--table", "--runs", "nowhere")
+    assert (status, err.strip()) == (1, "riesz: there is no folder nowhere; say where the trials are: --runs DIR")

@@ -56,13 +56,14 @@ def _compare(
         optimizer: for build: sgd, adam, adamw, or package.module:Class.
         lr: for build: the learning rate.
         runs: folder of all trials.
-        output: the report.
+        output: the report: .html, .md or .csv.
     """
-    from riesz_lab.commands.report import write
+    from riesz_lab.commands.report import content, kind_of, write
     from riesz_lab.comparing import compare
     from riesz_lab.importing import load_object
-    from riesz_lab.report import page, report, summary
+    from riesz_lab.report import report, summary
 
+    kind = kind_of(output)  # before anything is trained
     given = {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "lr": lr}
     table = compare(
         load_object("function", function),
@@ -82,4 +83,4 @@ def _compare(
     # Trials of the function as it was before it was changed lie there too.
     asked = {config.id for config in table.sweep.all_configs()}
     evidence.store.trials = [trial for trial in evidence.store.trials if trial.config.id in asked]
-    write(output, page.html(report.build(evidence, output.resolve().parent, f"{function}: with and without")))
+    write(output, content(kind, evidence, output, f"{function}: with and without"))

@@ -35,7 +35,7 @@ def _inspect(
         output: also write a page with figures to this file (.html).
         layers: conv takes weights of three dims or more, all takes matrices too.
     """
-    from riesz_lab.commands.report import write
+    from riesz_lab.commands.report import kind_of, write
     from riesz_lab.inspection import inspect
     from riesz_lab.report import page
     from riesz_lab.report.inspected import inspected, table
@@ -43,6 +43,8 @@ def _inspect(
 
     if not files:
         raise LabError("no file was given: riesz inspect weights.safetensors")
+    if output is not None:
+        kind_of(output, "html")
     found, failed = [], 0
     for file in files:
         try:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from riesz_lab import atomic
+from riesz_lab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from riesz_lab.report.evidence import Evidence
 
 Format = Literal["html", "md", "csv"]
+ENDINGS: dict[Format, tuple[str, ...]] = {"html": (".html", ".htm"), "md": (".md", ".markdown"), "csv": (".csv",)}
 
 
 def run(arguments: list[str]) -> int:
@@ -38,17 +43,21 @@ def _report(
         format: html, md (Markdown), or csv (one row per comparison); told by the file's name if not given.
         title: heading of the page.
     """
+    from riesz_lab.report import report
+
+    kind = kind_of(output, format)
+    target = output or Path(f"report.{kind}")
+    write(target, content(kind, report.read(*folders), target, title))
+
+
+def content(kind: Format, evidence: Evidence, target: Path, title: str) -> str:
+    """The report as text of that format."""
     from riesz_lab.report import page, report, text
 
-    kind = format or _kind(output)
-    target = output or Path(f"report.{kind}")
-    evidence = report.read(*folders)
     if kind == "csv":
-        content = text.comparisons_csv(evidence)
-    else:
-        made = report.build(evidence, None if str(target) == "-" else target.resolve().parent, title)
-        content = page.html(made) if kind == "html" else text.markdown(made)
-    write(target, content)
+        return text.comparisons_csv(evidence)
+    made = report.build(evidence, None if str(target) == "-" else target.resolve().parent, title)
+    return page.html(made) if kind == "html" else text.markdown(made)
 
 
 def write(target: Path, content: str) -> None:
@@ -60,6 +69,13 @@ def write(target: Path, content: str) -> None:
     print(f"Report: {target.resolve()} ({len(content.encode()) / 1e6:.1f} MB)")
 
 
-def _kind(output: Path | None) -> Format:
-    suffix = "" if output is None else output.suffix.lower()
-    return "md" if suffix in (".md", ".markdown") else "csv" if suffix == ".csv" else "html"
+def kind_of(output: Path | None, asked: Format | None = None) -> Format:
+    """The format asked for, or told by the file's name; a name that says another is refused."""
+    if output is None or str(output) == "-":
+        return asked or "html"
+    allowed = ENDINGS if asked is None else {asked: ENDINGS[asked]}
+    for kind, endings in allowed.items():
+        if output.suffix.lower() in endings:
+            return kind
+    told = ", ".join(ending for endings in allowed.values() for ending in endings)
+    raise ConfigError(f"output {str(output)!r} cannot be; allowed: - for the screen, or a name that ends in {told}")

@@ -10,11 +10,12 @@ from typing import Annotated
 import tyro
 
 from riesz_lab import export
+from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.progress import told
 from riesz_lab.selection import distinguishing, record, select
 from riesz_lab.statistics import paired
-from riesz_lab.store import STATUSES, Store, StoredTrial
+from riesz_lab.store import STATUSES, Store, StoredTrial, opened
 from riesz_lab.sweeps.results import is_percent
 from riesz_lab.tables import print_table
 from riesz_lab.tasks import task_class
@@ -51,7 +52,7 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     Args:
         each: A line per trial instead.
     """
-    store = _opened(runs)
+    store = opened(runs)
     trials = select(store.trials, where)
     if each:
         rows = [
@@ -59,13 +60,14 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
                 trial.config.id,
                 trial.config.recipe,
                 trial.config.metric,
+                _method(trial.config),
                 str(trial.config.seed),
                 trial.status,
                 _told(trial),
             )
             for trial in trials
         ]
-        print_table(("trial", "recipe", "metric", "seed", "status", ""), rows, right=(3,))
+        print_table(("trial", "recipe", "metric", "and", "seed", "status", ""), rows, right=(4,))
     else:
         _list_groups(trials)
     print(f"{len(trials)} trials in {runs}")
@@ -101,7 +103,7 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         method: The group to judge.
         margin: The largest difference in score that does not matter.
     """
-    store = _opened(runs)
+    store = opened(runs)
     sides = [_group(store, name) for name in (baseline, method)]
     complete = [trial for side in sides for trial in side if trial.result is not None]
     names = {trial.result["score"] for trial in complete if trial.result is not None}
@@ -109,6 +111,12 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         told = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
         raise ConfigError(f"groups {baseline} and {method} {told}")
     (score,) = names
+    # As the trials say: a task may have several scores.
+    default = task_class(complete[0].config.task).higher_is_better
+    directions = {bool((trial.result or {}).get("higher_is_better", default)) for trial in complete}
+    if len(directions) != 1:
+        raise ConfigError(f"groups {baseline} and {method} disagree on whether more {score} is better")
+    (better,) = directions
     scores = [
         {(one.config.initialisation, one.config.order): one.score("last") for one in side if one in complete}
         for side in sides
@@ -117,7 +125,7 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         scores[0],  # type: ignore[arg-type]
         scores[1],  # type: ignore[arg-type]
         margin=margin,
-        higher_is_better=task_class(complete[0].config.task).higher_is_better,
+        higher_is_better=better,
         percent=is_percent(score),
     )
     for name, side in zip(("baseline", "method"), sides, strict=True):
@@ -132,7 +140,7 @@ def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     Args:
         file: Ends in .csv or .parquet.
     """
-    store = _opened(runs)
+    store = opened(runs)
     trials = select(store.trials, where)
     export.write([record(trial) for trial in trials], file)
     print(f"{len(trials)} trials written to {file}")
@@ -147,7 +155,7 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
         broken: Those that cannot be read, instead.
         yes: Do it.
     """
-    store = _opened(runs)
+    store = opened(runs)
     if not where and not broken:
         raise ConfigError("which trials? Say it with --where name=value ..., or --broken")
     paths = list(store.broken) if broken else [trial.path for trial in select(store.trials, where)]
@@ -168,12 +176,6 @@ def _removed(path: Path) -> None:
             raise LabError(f"cannot remove {path}: {error.strerror or error}") from None
 
 
-def _opened(runs: Path) -> Store:
-    if not runs.is_dir():
-        raise LabError(f"there is no folder {runs}; say where the trials are: --runs DIR")
-    return Store(runs)
-
-
 def _group(store: Store, name: str) -> list[StoredTrial]:
     found = {key: trials for key, trials in store.groups().items() if key.startswith(name)}
     if len(found) != 1:
@@ -182,6 +184,12 @@ def _group(store: Store, name: str) -> list[StoredTrial]:
             f"group {name!r} is {'not known' if not found else 'not clear'}; `riesz runs` lists them. Known: {known}"
         )
     return next(iter(found.values()))
+
+
+def _method(config: Config) -> str:
+    """What else makes up the method, where it is not as usual."""
+    usual, names = Config(), ("direction", "layers", "control", "smooth_epochs")
+    return ", ".join(f"{n}={getattr(config, n)}" for n in names if getattr(config, n) != getattr(usual, n))
 
 
 def _told(trial: StoredTrial) -> str:

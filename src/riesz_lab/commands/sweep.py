@@ -12,7 +12,7 @@ from riesz_lab import export, progress
 from riesz_lab.data import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.hardware import Hardware
-from riesz_lab.store import Store
+from riesz_lab.store import Store, opened
 from riesz_lab.sweeps import SWEEPS, Sweep, driver, dry_run, plan, results, sweep, text, tuning, watch
 from riesz_lab.sweeps.executor import Executor
 from riesz_lab.tables import table
@@ -168,7 +168,7 @@ def _executor(options: Options) -> Executor:
 
 
 def _report(found: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
-    store = Store(options.runs)
+    store = opened(options.runs)
     chosen = None
     if tune:
         chosen = tuning.choices(found, tune, store)

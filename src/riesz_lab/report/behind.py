@@ -23,6 +23,10 @@ from riesz_lab.trial import read_json
 
 MOST_TRIALS = 400
 MOST_LAYERS = 400
+CLOCK = (
+    "Times of these trials were taken on the clock, and depend on what else the machine did meanwhile: compare them"
+    " only within one sweep that had the machine to itself. For speed, believe the benchmarks."
+)
 
 
 def layers(evidence: Evidence) -> Section:
@@ -93,7 +97,6 @@ def speed(evidence: Evidence) -> Section:
                 head=("setting", "method", "epochs", "ms a step, median", "relative to the plain optimizer"),
                 rows=rows,
                 numbers=frozenset((2, 3, 4)),
-                note="On the clock, of a machine that may have done other things: for speed, believe the benchmarks.",
             )
         )
     if evidence.benchmarks:
@@ -106,6 +109,7 @@ def speed(evidence: Evidence) -> Section:
             f"The paper's SobolevTilde added {paper['sobolev-tilde added, ms a step, batch 128']} ms to a step at batch"
             f" size 128, {100 * paper['share of training time']:.0f}% of the training time; ReweightedL2 a negligible"
             " time.",
+            *((CLOCK,) if rows else ()),
         ),
         blocks=blocks,
         missing=()
@@ -176,7 +180,7 @@ def environments(evidence: Evidence) -> Section:
 def settings(evidence: Evidence) -> Section:
     """The full config of every group of trials, in differences to the first."""
     groups = [trials[0].config for trials in evidence.store.groups().values()]
-    values = [config.to_dict() for config in groups]
+    values = [config.told() for config in groups]
     keys = [key for key in (values[0] if values else {}) if key not in ("seed", "init_seed", "data_seed")]
     same = [key for key in keys if all(value[key] == values[0][key] for value in values)]
     varied = [key for key in keys if key not in same]

@@ -16,6 +16,7 @@ from riesz_lab.inspection import read_tensors
 from riesz_lab.report import gather
 from riesz_lab.report.benchmarks import Measurement
 from riesz_lab.report.figure import Series
+from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.sweeps import Table
 
@@ -47,6 +48,19 @@ class Evidence:
     def tables_of(self, *names: str) -> list[Table]:
         """The tables of these sweeps, in full or small form."""
         return [table for table in self.tables if table.sweep.name.removesuffix("-mini") in names]
+
+    @cached_property
+    def comparisons(self) -> list[tuple[Table, str, Comparison]]:
+        """Every comparison with its table and label. Sweeps share some: each is here once, of the largest table."""
+        found: dict[tuple[str, str], tuple[Table, str, Comparison]] = {}
+        for table in sorted(self.tables, key=lambda one: -len(one.comparisons)):
+            for label, one in table.comparisons.items():
+                arm = table.rows[label].arm
+                assert arm.baseline is not None
+                pair = (arm.config.group, table.rows[arm.baseline].arm.config.group)
+                if one.trials:
+                    found.setdefault(pair, (table, label, one))
+        return list(found.values())
 
     @cached_property
     def settings(self) -> dict[Config, Methods]:

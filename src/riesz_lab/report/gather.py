@@ -1,17 +1,17 @@
 """From a store to what a report speaks of: settings, methods, and tables of comparisons.
 
 Trials of a known sweep are compared as that sweep says. Those of none (the demo, `riesz compare`, trials by hand) are
-compared with the plain optimizer at the same settings.
+compared with the plain optimizer at the same settings, permuted channels with the true order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import riesz
-from riesz_lab.config import SEEDS, Config
+from riesz_lab.config import OWN, SEEDS, Config
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
 
@@ -25,9 +25,7 @@ PLAIN: dict[str, object] = {
 }
 """What tells methods apart; without them, a config is the plain optimizer at the same settings."""
 
-UNKNOWN = "own"
-"""The optimizer of a trial whose loop is the user's."""
-OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", UNKNOWN: "plain"}
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", OWN: "plain"}
 DATASETS = {
     "cifar10": "CIFAR-10",
     "mnist": "MNIST",
@@ -114,7 +112,7 @@ def scale(config: Config) -> str:
         f"{config.epochs} epochs",
     ]
     if config.task == "own":
-        parts = [config.model.partition("@")[0], *(parts[2:] if config.optimizer != UNKNOWN else ())]
+        parts = [config.model.partition("@")[0], *(parts[2:] if config.optimizer != OWN else config.model_options)]
     if config.train_limit is not None:
         parts.append(f"{config.train_limit:,} training images")
     if config.max_steps is not None:
@@ -197,6 +195,17 @@ def _with_seeds(sweep: Sweep, trials: list[StoredTrial], planned: bool = True) -
     return _Stored(**settings, also=tuple(also), planned=planned)
 
 
+def baseline(config: Config, names: Collection[str]) -> str | None:
+    """Which of the methods there are one is compared with: the plain one, or for permuted channels the true order."""
+    if config.metric == "identity":
+        return None
+    ordered = method(replace(config, control="none"))
+    if config.control == "permuted" and ordered in names:
+        return ordered
+    plain = method(setting(config))
+    return plain if plain in names else None
+
+
 def _adhoc(trials: list[StoredTrial]) -> Iterator[Sweep]:
     """A sweep per setting, of the trials that no known sweep has."""
     settings: dict[Config, list[StoredTrial]] = {}
@@ -208,13 +217,12 @@ def _adhoc(trials: list[StoredTrial]) -> Iterator[Sweep]:
         arms = {method(one.config): replace(one.config, seed=0, init_seed=None, data_seed=None) for one in mine}
         plain = method(base)
         names = sorted(arms, key=lambda name: (name != plain, name))
-        baseline = plain if plain in arms else None
         yield _with_seeds(
             Sweep(
                 name=base.recipe,
                 about=scale(base),
                 reproduces="",
-                arms=tuple(Arm(name, arms[name], None if name == plain else baseline) for name in names),
+                arms=tuple(Arm(name, arms[name], baseline(arms[name], names)) for name in names),
             ),
             mine,
             planned=False,

@@ -95,7 +95,8 @@ def _sideways(axis: Any, panel: Panel) -> None:
     if panel.log_y:
         axis.set_xscale("log")
     axis.invert_yaxis()
-    axis.set(xlabel=panel.y)
+    # Long names leave the axis too narrow for its label in one line.
+    axis.set(xlabel=textwrap.fill(panel.y, 24))
     axis.tick_params(axis="y", labelsize=7)
 
 

@@ -60,7 +60,7 @@ def _lead(evidence: Evidence) -> list[str]:
     store = evidence.store
     states = Counter(trial.status for trial in store.trials)
     told = ", ".join(f"{count} {status}" for status, count in sorted(states.items()))
-    counts = Counter(found.verdict for table in evidence.tables for found in table.comparisons.values() if found.trials)
+    counts = Counter(found.verdict for _, _, found in evidence.comparisons)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     lines = [f"{len(store.trials):,} trials ({told})." if store.trials else "No trial could be read."]
     if counts:

@@ -20,20 +20,16 @@ HEAD = (
 
 
 def summary(evidence: Evidence) -> Section:
-    findings = []
-    said: set[tuple[str, str]] = set()
-    for result in sorted(evidence.tables, key=lambda table: -len(table.comparisons)):
-        config = next(iter(result.rows.values())).arm.config
-        for label, found in result.comparisons.items():
-            baseline = result.rows[label].arm.baseline
-            assert baseline is not None
-            pair = (result.rows[label].arm.config.group, result.rows[baseline].arm.config.group)
-            # Sweeps share comparisons: each is told once, with the correction of the largest table.
-            if found.trials and pair not in said:
-                said.add(pair)
-                subject = f"{label} against {baseline}"
-                told = Finding(found.verdict, subject, f"{found.sentence}.", result.sweep.name, scale(config))
-                findings.append(told)
+    findings = [
+        Finding(
+            found.verdict,
+            f"{label} against {result.rows[label].arm.baseline}",
+            f"{found.sentence}.",
+            result.sweep.name,
+            scale(next(iter(result.rows.values())).arm.config),
+        )
+        for result, label, found in evidence.comparisons
+    ]
     overview = FIGURES["overview"].make(evidence)
     return Section(
         name="summary",

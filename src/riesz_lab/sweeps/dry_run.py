@@ -50,6 +50,8 @@ def _setting(config: Config) -> str:
 
 
 def _hours(each: list[float | None]) -> str:
+    if each and all(one is None for one in each):
+        return "an unknown time"
     total = sum(one or 0.0 for one in each)
     return f"{total:,.0f} hours" if total >= 10 else f"{total:.2g} hours"
 

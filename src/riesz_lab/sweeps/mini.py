@@ -14,8 +14,10 @@ from riesz_lab.sweeps import paper
 from riesz_lab.sweeps.definition import Arm, Sweep
 
 
-def _mini(full: Sweep, arms: tuple[Arm, ...] | list[Arm], trials: int = 5) -> Sweep:
-    return replace(full, name=f"{full.name}-mini", arms=tuple(arms), trials=trials, about=f"{full.about} (small)")
+def _mini(full: Sweep, arms: tuple[Arm, ...] | list[Arm], trials: int = 5, about: str | None = None) -> Sweep:
+    """The small form of a sweep; `about` where it asks of something else than the full one."""
+    about = f"{about or full.about} (small)"
+    return replace(full, name=f"{full.name}-mini", arms=tuple(arms), trials=trials, about=about)
 
 
 def _cnn(name: str = "fashion-cnn-mini") -> Config:
@@ -82,7 +84,7 @@ def curves() -> Sweep:
     ls = (Arm("b8 LS", _ls(base), "b8 SGD"), Arm("b8 LS along output", paper.along_output(base), "b8 SGD"))
     adam = replace(_resnet(8, adam=True), eval_every=1)
     arms = [*paper.methods(base, "SGD", "b8 "), *ls, *paper.methods(adam, "Adam", "b8 ")]
-    return _mini(paper.curves(), arms, trials=3)
+    return _mini(paper.curves(), arms, trials=3, about="train and test accuracy, epoch by epoch")
 
 
 def controls() -> Sweep:
@@ -91,11 +93,12 @@ def controls() -> Sweep:
 
 def voc() -> Sweep:
     base = replace(recipe("camvid-unet-mini"), epochs=5, drop_every=4)
-    return _mini(paper.voc(), paper.methods(base), trials=3)
+    return _mini(paper.voc(), paper.methods(base), trials=3, about="segmentation of CamVid, in place of PascalVOC")
 
 
 def spade() -> Sweep:
-    return _mini(paper.spade(), paper.methods(recipe("camvid-spade-mini"), "Adam"), trials=3)
+    about = "image synthesis on CamVid, in place of Cityscapes, by a stand-in for FID; how many runs collapse"
+    return _mini(paper.spade(), paper.methods(recipe("camvid-spade-mini"), "Adam"), trials=3, about=about)
 
 
 SWEEPS: dict[str, Callable[[], Sweep]] = {

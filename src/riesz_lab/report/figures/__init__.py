@@ -67,7 +67,9 @@ FIGURES: dict[str, Entry] = {
         appendix, "accuracy curves per batch size and optimizer", "several settings with curves: riesz sweep curves", 10
     ),
     "overview": Entry(overview, "all comparisons at a glance", "a method and its baseline with seeds in common"),
-    "controls": Entry(controls, "controls: norm kept, channels permuted", "riesz sweep controls-mini"),
+    "controls": Entry(
+        controls, "controls: norm kept, channels permuted", "riesz sweep controls-mini, or riesz compare --controls"
+    ),
     "spectra": Entry(spectra, "update spectra over epochs", "trials of this version: riesz demo"),
     "speed": Entry(speed, "time to direct all gradients of a network", "benchmark results: make bench"),
 }

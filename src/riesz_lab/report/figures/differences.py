@@ -9,13 +9,14 @@ from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.gather import COLORS, scale
 from riesz_lab.sweeps import Table
+from riesz_lab.sweeps.results import Row
 
 INTERVALS = "Points are mean differences over pairs of trials with the same seed; bars are paired-t 95% intervals."
 
 
 def directions(evidence: Evidence) -> Figure | None:
     return _figure(
-        evidence,
+        evidence.tables_of("directions"),
         "directions",
         "Direction of smoothing",
         "Smoothed along output channels, input channels, or all weights in rasterized order; conv layers alone or all"
@@ -24,24 +25,32 @@ def directions(evidence: Evidence) -> Figure | None:
 
 
 def controls(evidence: Evidence) -> Figure | None:
+    # Those of `riesz compare --controls` too, which belong to no named sweep.
+    tables = [table for table in evidence.tables if any(map(_is_control, table.rows.values()))]
     return _figure(
-        evidence,
+        tables,
         "controls",
         "Controls: step length and neighbourhood",
         "Norm kept: the directed gradient has the length of the original, so a gain is none of step length. Channels"
-        " permuted: smoothed along a random order, compared with the true order; no difference means that the"
-        " neighbourhood of channels does not matter.",
+        ' permuted: smoothed along a random order, compared with the true order. "No difference" says that the'
+        ' neighbourhood of channels matters by no more than the margin; "no evidence" only that these trials cannot'
+        " tell.",
     )
 
 
-def _figure(evidence: Evidence, name: str, title: str, caption: str) -> Figure | None:
-    tables = [table for table in evidence.tables_of(name) if any(c.n for c in table.comparisons.values())]
+def _is_control(row: Row) -> bool:
+    return row.arm.config.control != "none" and row.comparison is not None and row.comparison.n > 0
+
+
+def _figure(found: Sequence[Table], name: str, title: str, caption: str) -> Figure | None:
+    tables = [table for table in found if any(c.n for c in table.comparisons.values())]
     if not tables:
         return None
+    scales = "; ".join(dict.fromkeys(scale(table.sweep.arms[0].config) for table in tables))
     return Figure(
         name=name,
         title=title,
-        caption=f"{caption} {INTERVALS} {scale(tables[0].sweep.arms[0].config)}.",
+        caption=f"{caption} {INTERVALS} {scales}.",
         alt=_told(tables),
         panels=[forest(table) for table in tables],
     )

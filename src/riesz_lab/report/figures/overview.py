@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures.differences import INTERVALS, forest
@@ -13,12 +15,12 @@ def overview(evidence: Evidence) -> Figure | None:
     tables = [table for table in evidence.tables if any(found.n for found in table.comparisons.values())]
     if not tables:
         return None
-    found = [one for table in tables for one in table.comparisons.values() if one.n]
-    verdicts = {kind: sum(one.verdict == kind for one in found) for kind in dict.fromkeys(one.verdict for one in found)}
+    verdicts = Counter(one.verdict for _, _, one in evidence.comparisons)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     return Figure(
         name="overview",
         title="All comparisons at a glance",
         caption=f"{INTERVALS} Right of zero, the method has the higher score.",
-        alt=f"Of {len(found)} comparisons: " + ", ".join(f"{count} {kind}" for kind, count in verdicts.items()) + ".",
+        alt=f"Of {verdicts.total()} comparisons: {told}.",
         panels=[forest(table) for table in tables[:MOST_PANELS]],
     )
