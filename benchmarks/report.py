@@ -109,10 +109,10 @@ def _plot_scaling(figures: list[Figure]) -> None:
 
 def _plot_rivals(figures: list[Figure]) -> None:
     pairs = {
-        "paper's SobolevTilde": ("paper SobolevTilde, eager", "riesz SobolevTilde"),
-        "paper's ReweightedL2": ("paper ReweightedL2, eager", "riesz ReweightedL2"),
-        "real FFT, output": ("real FFT along output", "riesz Sobolev output"),
-        "FFT as LS-SGD": ("FFT as LS-SGD", "riesz LaplacianSmoothing rasterized"),
+        "paper's\nSobolevTilde": ("paper SobolevTilde, eager", "riesz SobolevTilde"),
+        "paper's\nReweightedL2": ("paper ReweightedL2, eager", "riesz ReweightedL2"),
+        "real FFT,\noutput": ("real FFT along output", "riesz Sobolev output"),
+        "FFT as\nLS-SGD": ("FFT as LS-SGD", "riesz LaplacianSmoothing rasterized"),
         "torchzero": ("torchzero LaplacianSmoothing", "riesz LaplacianSmoothing rasterized"),
         "pytorch_optimizer": ("pytorch_optimizer centralization", "riesz Centralization"),
     }
@@ -130,7 +130,7 @@ def _plot_rivals(figures: list[Figure]) -> None:
     axis.set_xticks([k + 0.4 - width / 2 for k in range(len(pairs))], list(pairs))
     axis.axhline(1, color="black", linewidth=0.8)
     axis.set_ylabel("times slower than riesz")
-    axis.legend(fontsize="small", ncols=3)
+    axis.legend(fontsize="small", ncols=len(NETWORKS), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     picture.savefig(DOCS / "benchmarks-rivals.svg", metadata={"Date": None})
 
 
