@@ -58,6 +58,11 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     assert "SobolevTilde, channels permuted against SobolevTilde" in page
     assert "SobolevTilde, channels permuted against plain" not in page
     assert "Controls: norm kept, channels permuted. It needs" not in page
+    # With a margin beyond all scores, the stored trials are told as equal, on the screen and on the page.
+    assert cli.main([*command, "--margin", "1e6"]) == 0
+    told = "no difference larger than 1000000.00"
+    assert told in capsys.readouterr().out
+    assert told in (tmp_path / "report.html").read_text()
     assert cli.main(command) == 0
     assert capsys.readouterr().out.count("(stored before)") == 18
     (tmp_path / "mine.py").write_text(SCRIPT + "\n# changed")

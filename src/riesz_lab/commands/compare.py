@@ -79,7 +79,7 @@ def _compare(
     )
     print(f"\n{summary.told(table)}")
     print("Learning rates are your function's, the same with and without; a metric changes the length of steps too.\n")
-    evidence = report.read(runs / table.sweep.name)
+    evidence = report.read(runs / table.sweep.name, margin=margin)
     # Trials of the function as it was before it was changed lie there too.
     asked = {config.id for config in table.sweep.all_configs()}
     evidence.store.trials = [trial for trial in evidence.store.trials if trial.config.id in asked]

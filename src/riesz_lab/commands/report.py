@@ -34,6 +34,7 @@ def _report(
     output: Annotated[Path | None, tyro.conf.arg(aliases=("-o",))] = None,
     format: Format | None = None,  # noqa: A002 - the option's name
     title: str = "Channel-directed gradients: report",
+    margin: float = 0.002,
 ) -> None:
     """Make a report.
 
@@ -42,12 +43,13 @@ def _report(
         output: the file to write, or - for the screen; report.html, report.md or report.csv if not given.
         format: html, md (Markdown), or csv (one row per comparison); told by the file's name if not given.
         title: heading of the page.
+        margin: the largest difference that does not matter, for trials of no sweep; sweeps have their own.
     """
     from riesz_lab.report import report
 
     kind = kind_of(output, format)
     target = output or Path(f"report.{kind}")
-    write(target, content(kind, report.read(*folders), target, title))
+    write(target, content(kind, report.read(*folders, margin=margin), target, title))
 
 
 def content(kind: Format, evidence: Evidence, target: Path, title: str) -> str:

@@ -34,16 +34,18 @@ class Evidence:
     Attributes:
         store: the trials.
         benchmarks: measured times, if any were given.
+        margin: the largest difference that does not matter, where no sweep says.
     """
 
     store: Store
     benchmarks: Sequence[Measurement] = ()
+    margin: float = 0.002
     _rows: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     _weights: dict[str, dict[str, Array]] = field(default_factory=dict)
 
     @cached_property
     def tables(self) -> list[Table]:
-        return gather.tables(self.store)
+        return gather.tables(self.store, self.margin)
 
     def tables_of(self, *names: str) -> list[Table]:
         """The tables of these sweeps, in full or small form."""

@@ -136,11 +136,11 @@ def network(model: str) -> str:
     return MODELS.get(model, model)
 
 
-def tables(store: Store) -> list[Table]:
+def tables(store: Store, margin: float) -> list[Table]:
     """Every table that complete trials allow: those of sweeps, in the order of `SWEEPS`, then what belongs to none.
 
     Sweeps share trials. One whose trials all belong to sweeps with more arms there is left out: it would say again what
-    they say.
+    they say. What belongs to no sweep is compared with this margin.
     """
     groups: dict[str, list[StoredTrial]] = {}
     for trial in store.trials:
@@ -158,7 +158,7 @@ def tables(store: Store) -> list[Table]:
     order = list(SWEEPS)
     chosen.sort(key=lambda sweep: order.index(sweep.name))
     left = [trial for group, trials in groups.items() if group not in covered for trial in trials]
-    return [results(sweep, store) for sweep in (*chosen, *_adhoc(left))]
+    return [results(sweep, store) for sweep in (*chosen, *_adhoc(left, margin))]
 
 
 @lru_cache(maxsize=64)
@@ -206,7 +206,7 @@ def baseline(config: Config, names: Collection[str]) -> str | None:
     return plain if plain in names else None
 
 
-def _adhoc(trials: list[StoredTrial]) -> Iterator[Sweep]:
+def _adhoc(trials: list[StoredTrial], margin: float) -> Iterator[Sweep]:
     """A sweep per setting, of the trials that no known sweep has."""
     settings: dict[Config, list[StoredTrial]] = {}
     for trial in trials:
@@ -223,6 +223,7 @@ def _adhoc(trials: list[StoredTrial]) -> Iterator[Sweep]:
                 about=scale(base),
                 reproduces="",
                 arms=tuple(Arm(name, arms[name], baseline(arms[name], names)) for name in names),
+                margin=margin,
             ),
             mine,
             planned=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from riesz_lab.errors import LabError
+from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import behind, benchmarks
 from riesz_lab.report.content import Finding, Page, Section
 from riesz_lab.report.evidence import Evidence
@@ -16,14 +16,16 @@ from riesz_lab.report.summary import comparisons, summary
 from riesz_lab.store import Store
 
 
-def read(*folders: Path | str) -> Evidence:
+def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
     """Everything below some folders: trials, and the CSV files of benchmarks."""
+    if not 0 < margin < float("inf"):
+        raise ConfigError(f"margin={margin!r} cannot be; allowed: above 0, in the unit of the scores")
     paths = [Path(folder) for folder in folders]
     for path in paths:
         if not path.is_dir():
             raise LabError(f"{path} is not a folder of trials or benchmark results")
     measured = [one for path in paths for one in benchmarks.read(path)]
-    evidence = Evidence(Store(*paths), measured)
+    evidence = Evidence(Store(*paths), measured, margin)
     if not evidence.store.trials and not evidence.store.broken and not measured:
         told = ", ".join(str(path) for path in paths)
         raise LabError(f"no trial is stored below {told}; trials are made by riesz demo, riesz train, riesz sweep")
