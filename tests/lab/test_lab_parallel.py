@@ -20,8 +20,11 @@ from riesz_lab.hardware import Hardware
 SETTINGS = ("--epochs", 4, "--batch-size", 20, "--train-limit", 100, "--test-limit", 51, "--eval-batch-size", 10)
 SETTINGS += ("--metric", "sobolev-tilde", "--accelerator", "cpu", "--threads", 1, "--save-every", 0)
 PATIENCE = 120
-ROUNDING = 5e-3
-"""What the order of adding up grows to in twenty steps at this rate; `losing_a_rank.py` compares closely."""
+ROUNDING = 1e-5
+"""What the order of adding up makes of twenty steps."""
+SWITCHED = 5e-3
+"""What it may make of them once continued. In one process too, noise of 1e-8 on the weights of step 2 ended 4e-4 or
+8e-4 away in five draws of eight: jumps, as where a ReLU or a max pool switches. `losing_a_rank.py` compares closely."""
 
 
 def torchrun(ranks, *arguments):
@@ -107,7 +110,7 @@ def test_torchrun_ends_with_one_message_when_a_process_is_killed(tmp_path, one_p
     # On one process, from what two have saved.
     done = riesz("train", "demo", *SETTINGS, "--runs", tmp_path, check=0)
     assert "continued from step" in done.stdout + done.stderr
-    assert largest_difference(weights_below(tmp_path), one_process) <= ROUNDING
+    assert largest_difference(weights_below(tmp_path), one_process) <= SWITCHED
 
 
 @pytest.mark.slow
