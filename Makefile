@@ -33,7 +33,7 @@ lint: $(INSTALLED)
 
 # The largest error of every backend, metric and dtype against the reference.
 errors: $(INSTALLED)
-	$(BIN)/pytest -q tests/test_backends.py -k matches_the_reference
+	$(BIN)/pytest -q tests/riesz/backends/test_backends.py -k matches_the_reference
 
 pictures: $(INSTALLED)
 	$(BIN)/python docs/kernels.py

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from riesz_lab.data import cifar10, folder
+from riesz_lab.data.images import cifar10, folder
 
 
 def main(source: Path, target: Path) -> None:

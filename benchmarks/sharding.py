@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import riesz
 from benchmarks.networks import Shape, resnet50, resnet56, wide_resnet152
 from riesz.sharded.cost import gather_bytes, transpose_bytes
-from riesz.sharded.lowrank import low_rank
+from riesz.sharded.low_rank import low_rank
 from riesz.sharded.rows import deal, rows
 
 METRICS = {

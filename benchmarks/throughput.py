@@ -32,15 +32,17 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from riesz_lab import data, environment, models, progress, recipes
+from riesz_lab import data, models, recipes
 from riesz_lab.config import Config
-from riesz_lab.data.types import Data, Images
-from riesz_lab.hardware import Hardware
-from riesz_lab.interrupts import Interrupts
-from riesz_lab.memory import keep_freed_memory
+from riesz_lab.data.images.types import Data, Images
+from riesz_lab.store import environment
+from riesz_lab.store.trial import Trial
 from riesz_lab.tasks import Classification, Context
-from riesz_lab.trainer import _Run
-from riesz_lab.trial import Trial
+from riesz_lab.training import progress
+from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.signals import Interrupts
+from riesz_lab.training.trainer import _Run
+from riesz_lab.utils.malloc import keep_freed_memory
 
 WARM = 2
 CASES = {

@@ -12,10 +12,11 @@ favours smoothness along the output channels. Four nouns explain the rest:
 """
 
 from riesz._version import __version__
-from riesz.attach import attach
-from riesz.attachment import Attachment
+from riesz.apply import precondition_
 from riesz.backends import backends
-from riesz.directed import directed
+from riesz.hook.attach import attach
+from riesz.hook.attachment import Attachment
+from riesz.hook.directed import directed
 from riesz.metrics import (
     Centralization,
     Identity,
@@ -26,7 +27,6 @@ from riesz.metrics import (
     SobolevTilde,
     metric,
 )
-from riesz.precondition import precondition_
 
 __all__ = [
     "Attachment",

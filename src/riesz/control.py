@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from riesz.axis import Job, compute_dtype
+from riesz.layout.axis import ColumnView, compute_dtype
 
 Control = Literal["norm", "permuted"] | None
 
@@ -28,7 +28,7 @@ def check_control(control: object) -> None:
         raise ValueError(f"control {control!r} is not known; allowed: None, 'norm', 'permuted'")
 
 
-def controlled(job: Job, name: str, control: Control) -> Job:
+def controlled(job: ColumnView, name: str, control: Control) -> ColumnView:
     """A job on a copy of the columns of parameter `name`, prepared as the control demands."""
     columns_ONI = job.read().to(compute_dtype(job.view.dtype), copy=True)
     if control == "permuted":
@@ -36,7 +36,7 @@ def controlled(job: Job, name: str, control: Control) -> Job:
     return replace(job, view=columns_ONI, order=None)
 
 
-def put_back(home: Job, copy: Job, name: str, control: Control) -> None:
+def put_back(home: ColumnView, copy: ColumnView, name: str, control: Control) -> None:
     """Write the directed columns of a controlled job where they came from."""
     columns_ONI = copy.view
     if control == "permuted":

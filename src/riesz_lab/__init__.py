@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from riesz_lab.comparing import compare
+    from riesz_lab.comparison import compare
     from riesz_lab.config import Config
     from riesz_lab.data import Data, Images
-    from riesz_lab.data.labels import Labels
-    from riesz_lab.data.scene import Scene, Scenes
-    from riesz_lab.hardware import Hardware
+    from riesz_lab.data.scenes.labels import Labels
+    from riesz_lab.data.scenes.scene import Scene, Scenes
     from riesz_lab.recipes import recipe
     from riesz_lab.store import Store
-    from riesz_lab.trainer import Outcome, train
+    from riesz_lab.training.hardware import Hardware
+    from riesz_lab.training.trainer import Outcome, train
 
 __all__ = [
     "Config",
@@ -35,18 +35,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "compare": "comparing",
+    "compare": "comparison",
     "Config": "config",
     "Data": "data",
     "Images": "data",
-    "Hardware": "hardware",
-    "Labels": "data.labels",
-    "Outcome": "trainer",
-    "Scene": "data.scene",
-    "Scenes": "data.scene",
+    "Hardware": "training.hardware",
+    "Labels": "data.scenes.labels",
+    "Outcome": "training.trainer",
+    "Scene": "data.scenes.scene",
+    "Scenes": "data.scenes.scene",
     "Store": "store",
     "recipe": "recipes",
-    "train": "trainer",
+    "train": "training.trainer",
 }
 
 

@@ -104,7 +104,7 @@ def _run(command: str, arguments: list[str]) -> int:
 def _say(error: Exception) -> None:
     """Print an error; of several processes that say the same, one does."""
     if "WORLD_SIZE" in os.environ:
-        from riesz_lab import parallel
+        from riesz_lab.training import parallel
 
         if not parallel.is_news(str(error)):
             return

@@ -167,12 +167,12 @@ class Config:
         object.__setattr__(self, "metric", _canonical_metric(self.metric))
 
     @property
-    def initialisation(self) -> int:
+    def effective_init_seed(self) -> int:
         """The seed of the initial weights."""
         return self.seed if self.init_seed is None else self.init_seed
 
     @property
-    def order(self) -> int:
+    def effective_data_seed(self) -> int:
         """The seed of order and augmentation of the data."""
         return self.seed if self.data_seed is None else self.data_seed
 

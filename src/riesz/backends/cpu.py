@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from riesz.axis import Job
-from riesz.backends.alike import alike
 from riesz.backends.eager import EAGER
 from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetric, Native, load, threads
 from riesz.backends.registry import Backend
+from riesz.backends.tensor_guard import alike
+from riesz.layout.axis import ColumnView
 from riesz.metrics import (
     Centralization,
     Identity,
@@ -70,7 +70,7 @@ def _refuses(gradient: Tensor) -> str | None:
     return None
 
 
-def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
+def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
     mine = [job for job in jobs if _native_serves(job, metric)]
     left = [job for job in jobs if not _native_serves(job, metric)]
     if left:
@@ -85,7 +85,7 @@ def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
         _run(views, _c_jobs(views, geometry), _c_metric(metric))
 
 
-def _native_serves(job: Job, metric: Metric) -> bool:
+def _native_serves(job: ColumnView, metric: Metric) -> bool:
     if type(metric) not in KINDS:
         return False
     if type(metric) is Centralization and job.outer == job.blocks and job.inner == 1:
@@ -179,7 +179,7 @@ class Plan:
     differs, the call returns False with nothing touched, and the long way learns again.
     """
 
-    def __init__(self, gradients: Sequence[Tensor], jobs: Sequence[Job]):
+    def __init__(self, gradients: Sequence[Tensor], jobs: Sequence[ColumnView]):
         geometry = [number for job in jobs for number in (*job.shape, job.blocks)]
         self._jobs = _c_jobs(gradients, geometry)
         self._alike = alike(gradients)
@@ -188,7 +188,7 @@ class Plan:
         self._c_metric = CMetric()
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor], jobs: Sequence[Job]) -> Plan | None:
+    def of(cls, gradients: Sequence[Tensor], jobs: Sequence[ColumnView]) -> Plan | None:
         """A plan, or None where a gradient needs more than its address."""
         for gradient, job in zip(gradients, jobs, strict=True):
             plain = type(gradient) is Tensor and not gradient.is_inference() and not gradient.is_neg()

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from riesz.axis import Job
 from riesz.backends.registry import Backend
+from riesz.layout.axis import ColumnView
 from riesz.metrics import Centralization, Metric
 
 
@@ -29,7 +29,7 @@ def dense(metric: Metric, n: int) -> Tensor:
     return kernel_N[(index_N[:, None] - index_N) % n]
 
 
-def _direct_(jobs: Sequence[Job], metric: Metric) -> None:
+def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
     for job in jobs:
         columns_ONI = job.read().double()
         if isinstance(metric, Centralization):

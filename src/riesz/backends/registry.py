@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from riesz.axis import Job
+from riesz.layout.axis import ColumnView
 from riesz.metrics import Metric
 
 Plan = Callable[[Sequence[Tensor | None], Metric], bool]
@@ -44,9 +44,9 @@ class Backend:
     rank: int | None
     missing: Callable[[], str | None]
     refuses: Callable[[Tensor], str | None]
-    direct_: Callable[[Sequence[Job], Metric], None]
+    direct_: Callable[[Sequence[ColumnView], Metric], None]
     device: str | None = None
-    plan: Callable[[Sequence[Tensor], Sequence[Job]], Plan | None] | None = None
+    plan: Callable[[Sequence[Tensor], Sequence[ColumnView]], Plan | None] | None = None
 
 
 _backends: dict[str, Backend] = {}
@@ -113,7 +113,7 @@ class Planned:
         # A backend registered since may have to be asked first.
         return self._plan is not None and self._known == (*_backends.values(),) and self._plan(gradients, metric)
 
-    def learn(self, name: str, gradients: Sequence[Tensor], jobs: Sequence[Job]) -> None:
+    def learn(self, name: str, gradients: Sequence[Tensor], jobs: Sequence[ColumnView]) -> None:
         """Remember what `name` chose for these gradients, if it was one backend and it plans."""
         self._plan = None
         if not gradients or any(gradient.numel() == 0 for gradient in gradients):

@@ -9,8 +9,8 @@ from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.utils import extract_model_from_parallel
 from torch import nn
 
-from riesz.attach import attach as attach_to_plain
-from riesz.attachment import Attachment
+from riesz.hook.attach import attach as attach_to_plain
+from riesz.hook.attachment import Attachment
 from riesz.metrics import Metric
 
 

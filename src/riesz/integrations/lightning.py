@@ -6,10 +6,10 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from riesz.attach import attach
-from riesz.attachment import Attachment
+from riesz.hook.attach import attach
+from riesz.hook.attachment import Attachment
+from riesz.hook.plan import NothingToDirectError
 from riesz.metrics import Metric
-from riesz.plan import NothingToDirectError
 
 
 class ChannelDirected(Callback):

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from riesz.attachment import Attachment
+from riesz.hook.attachment import Attachment
 from riesz.integrations.accelerate import attach
 from riesz.metrics import Metric
 

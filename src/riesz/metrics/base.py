@@ -3,7 +3,7 @@
 Shape suffixes: O outer passengers, N the directed axis, I inner passengers, F frequencies 0..n//2.
 
 A metric never sees a whole weight. It sees columns_ONI: the gradient folded so that the directed axis is in the middle
-and everything else is a passenger. `riesz.axis` does the folding.
+and everything else is a passenger. `riesz.layout.axis` does the folding.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from riesz import solvers
-from riesz.axis import Axis, Job, check_gradient, compute_dtype
+from riesz.layout.axis import Axis, ColumnView, check_gradient, compute_dtype
 from riesz.metrics import _numbers
+from riesz.metrics import circulant as solvers
 
 Self = TypeVar("Self", bound="Metric")
 
@@ -37,7 +37,7 @@ class Metric:
     scale: float = field(default=1.0, kw_only=True)
     blend: float = field(default=0.0, kw_only=True)
 
-    numbers: ClassVar[tuple[str, ...]] = ("scale", "blend")
+    tunable_fields: ClassVar[tuple[str, ...]] = ("scale", "blend")
     """The fields that hold floats and may be driven while training."""
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class Metric:
         told = [
             f
             for f in self.settings()
-            if getattr(self, f.name) != f.default or (f.name in self.numbers and f.name not in shared)
+            if getattr(self, f.name) != f.default or (f.name in self.tunable_fields and f.name not in shared)
         ]
         return ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in told)
 
@@ -148,7 +148,7 @@ class Metric:
         self.check(tuple(f.shape), axis)
         if f.numel() == 0:
             return f.clone()
-        job = Job.open(f, axis)
+        job = ColumnView.open(f, axis)
         with solvers.full_precision(f.device):
             return job.unfold(self.direct(job.read().to(compute_dtype(f.dtype)), job.blocks), f)
 
@@ -180,11 +180,11 @@ class Metric:
         axis = Axis.checked(dim, b)
         if b.numel() == 0:
             return wide.sum().to(dtype)
-        job = Job.open(wide, axis)
-        represented = job.unfold(self.undirect(job.read()), wide)
+        job = ColumnView.open(wide, axis)
+        represented = job.unfold(self.apply_inverse(job.read()), wide)
         return (a.to(wide.dtype).conj() * represented).sum().to(dtype)
 
-    def undirect(self, columns_ONI: Tensor) -> Tensor:
+    def apply_inverse(self, columns_ONI: Tensor) -> Tensor:
         """`A^-1 g` for every column: the ordinary gradient whose metric gradient is g."""
         return solvers.by_fft(columns_ONI, self._symbol_on(columns_ONI.shape[1], columns_ONI.device).reciprocal())
 
@@ -209,12 +209,12 @@ class Metric:
     def check(self, shape: tuple[int, ...], axis: Axis) -> None:
         """Raise if the operator is not defined for a gradient of this shape."""
 
-    def unfit(self, shape: tuple[int, ...], axis: Axis) -> str | None:
+    def skip_reason(self, shape: tuple[int, ...], axis: Axis) -> str | None:
         """Why `attach` should leave a weight of this shape alone, or None."""
         length = axis.length(shape)
         return None if length > 1 else f"axis of length {length}: nothing to smooth along"
 
-    def live(self: Self) -> Self:
+    def as_tensors(self: Self) -> Self:
         """A copy whose numbers are 0-d float64 tensors on the CPU, to be driven in place while training.
 
         Tensors, so that a compiled step takes them as inputs and a change recompiles nothing; on the CPU, so that every
@@ -222,7 +222,10 @@ class Metric:
         """
         driven = copy.copy(self)
         driven._set(
-            **{name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu") for name in self.numbers}
+            **{
+                name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu")
+                for name in self.tunable_fields
+            }
         )
         return driven
 

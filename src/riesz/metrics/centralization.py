@@ -7,7 +7,7 @@ from typing import ClassVar, NoReturn
 
 from torch import Tensor
 
-from riesz.axis import Axis
+from riesz.layout.axis import Axis
 from riesz.metrics.base import Metric
 
 
@@ -29,7 +29,7 @@ class Centralization(Metric):
     scale: float = field(default=1.0, init=False)
     blend: float = field(default=0.0, init=False)
 
-    numbers: ClassVar[tuple[str, ...]] = ()
+    tunable_fields: ClassVar[tuple[str, ...]] = ()
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
         outer, n, inner = columns_ONI.shape
@@ -37,13 +37,13 @@ class Centralization(Metric):
         return (split_BONI - split_BONI.mean((1, 3), keepdim=True)).flatten(0, 1)
 
     def check(self, shape: tuple[int, ...], axis: Axis) -> None:
-        if self.unfit(shape, axis):
+        if self.skip_reason(shape, axis):
             raise ValueError(
                 f"Centralization averages over the axes other than the directed one, and a gradient of shape {shape} "
                 "has none; leave it out, or give a gradient of two or more dims"
             )
 
-    def unfit(self, shape: tuple[int, ...], axis: Axis) -> str | None:
+    def skip_reason(self, shape: tuple[int, ...], axis: Axis) -> str | None:
         if axis.columns(shape) == axis.groups:
             return "no axis to average over besides the directed one"
         return None
@@ -57,7 +57,7 @@ class Centralization(Metric):
     def inner(self, a: Tensor, b: Tensor, dim: int = 0) -> NoReturn:
         raise self._no("inner product")
 
-    def undirect(self, columns_ONI: Tensor) -> NoReturn:
+    def apply_inverse(self, columns_ONI: Tensor) -> NoReturn:
         raise self._no("inverse")
 
     def _no(self, what: str) -> TypeError:

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from riesz import solvers
 from riesz.metrics import _numbers
+from riesz.metrics import circulant as solvers
 from riesz.metrics.base import Metric
 
 
@@ -33,7 +33,7 @@ class ReweightedL2(Metric):
 
     lam: float = 1.0
 
-    numbers: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
+    tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from riesz import solvers
 from riesz.metrics import _numbers
+from riesz.metrics import circulant as solvers
 from riesz.metrics.base import Metric
 
 
@@ -43,7 +43,7 @@ class SobolevTilde(Metric):
     blend: float = field(default=1.0, kw_only=True)
     riemann: bool = field(default=False, kw_only=True)
 
-    numbers: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
+    tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
 
     def __post_init__(self) -> None:
         super().__post_init__()

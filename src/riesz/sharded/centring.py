@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from riesz.sharded import wire
-from riesz.sharded.placement import Part, real_view
-from riesz.sharded.teams import Team
+from riesz.sharded import collectives as wire
+from riesz.sharded.groups import Team
+from riesz.sharded.layout import Part, real_view
 
 
 def by_centring(team: Team, parts: Sequence[Part]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import torch
 
-from riesz.sharded.lowrank import LowRank
+from riesz.sharded.low_rank import LowRank
 from riesz.sharded.rows import Rows
 
 

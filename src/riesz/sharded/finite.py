@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from riesz.sharded.placement import local_of
-from riesz.sharded.teams import team_of
+from riesz.sharded.groups import team_of
+from riesz.sharded.layout import local_of
 
 
 def all_finite(gradients: Sequence[Any]) -> Tensor:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from riesz.sharded.placement import Part
-from riesz.sharded.teams import team_of
+from riesz.sharded.groups import team_of
+from riesz.sharded.layout import Part
 
 
 def reduce(parts: Sequence[Part]) -> None:

@@ -59,9 +59,9 @@ def _compare(
         output: the report: .html, .md or .csv.
     """
     from riesz_lab.commands.report import content, kind_of, write
-    from riesz_lab.comparing import compare
-    from riesz_lab.importing import load_object
+    from riesz_lab.comparison import compare
     from riesz_lab.report import report, summary
+    from riesz_lab.utils.importing import load_object
 
     kind = kind_of(output)  # before anything is trained
     given = {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "lr": lr}

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import tyro
 
-from riesz_lab.data import DATASETS, check, data_folder, scene_catalog
-from riesz_lab.data.scene_catalog import SCENES
+from riesz_lab.data import DATASETS, check, data_folder
+from riesz_lab.data.scenes import catalog as scene_catalog
+from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.errors import BadFileError, ConfigError, MissingDataError, unknown
-from riesz_lab.tables import print_table
+from riesz_lab.utils.tables import print_table
 
 Name = tyro.conf.Positional[str]
 Folder = Annotated[

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tyro
 
-from riesz_lab import demo
-from riesz_lab.memory import keep_freed_memory
+from riesz_lab.commands import demo_run as demo
+from riesz_lab.utils.malloc import keep_freed_memory
 
 
 def run(arguments: list[str]) -> int:

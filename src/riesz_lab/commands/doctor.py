@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tyro
 
-from riesz_lab import doctor
+from riesz_lab.commands import doctor_run as doctor
 
 
 def run(arguments: list[str]) -> int:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from riesz_lab import atomic
 from riesz_lab.errors import ConfigError, LabError, unknown
+from riesz_lab.utils import atomic
 
 USAGE = """usage: riesz figure NAME [DIR...] [-o FILE.svg]
 

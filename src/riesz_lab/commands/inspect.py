@@ -38,8 +38,8 @@ def _inspect(
     from riesz_lab.commands.report import kind_of, write
     from riesz_lab.inspection import inspect
     from riesz_lab.report import page
-    from riesz_lab.report.inspected import inspected, table
-    from riesz_lab.tables import print_table
+    from riesz_lab.report.inspection_page import inspected, table
+    from riesz_lab.utils.tables import print_table
 
     if not files:
         raise LabError("no file was given: riesz inspect weights.safetensors")

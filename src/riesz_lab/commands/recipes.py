@@ -6,11 +6,11 @@ import tyro
 
 from riesz_lab.config import Config
 from riesz_lab.data import DATASETS
-from riesz_lab.data.scene_catalog import SCENES
+from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.recipes import RECIPES
 from riesz_lab.recipes.costs import MEASURED_ON, hours
-from riesz_lab.tables import print_table
 from riesz_lab.tasks import task_class
+from riesz_lab.utils.tables import print_table
 
 
 def run(arguments: list[str]) -> int:

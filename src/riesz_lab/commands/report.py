@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from riesz_lab import atomic
 from riesz_lab.errors import ConfigError
+from riesz_lab.utils import atomic
 
 if TYPE_CHECKING:
     from riesz_lab.report.evidence import Evidence

@@ -9,17 +9,16 @@ from typing import Annotated
 
 import tyro
 
-from riesz_lab import export
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, unknown
-from riesz_lab.progress import told
-from riesz_lab.selection import distinguishing, record, select
 from riesz_lab.statistics import paired
-from riesz_lab.store import STATUSES, Store, StoredTrial, opened
+from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
+from riesz_lab.store.selection import distinguishing, record, select
+from riesz_lab.store.trial import held
 from riesz_lab.sweeps.results import is_percent
-from riesz_lab.tables import print_table
 from riesz_lab.tasks import task_class
-from riesz_lab.trial import held
+from riesz_lab.training.progress import told
+from riesz_lab.utils.tables import print_table
 
 Where = Annotated[
     tuple[str, ...],
@@ -52,7 +51,7 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     Args:
         each: A line per trial instead.
     """
-    store = opened(runs)
+    store = open_store(runs)
     trials = select(store.trials, where)
     if each:
         rows = [
@@ -103,7 +102,7 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         method: The group to judge.
         margin: The largest difference in score that does not matter.
     """
-    store = opened(runs)
+    store = open_store(runs)
     sides = [_group(store, name) for name in (baseline, method)]
     complete = [trial for side in sides for trial in side if trial.result is not None]
     names = {trial.result["score"] for trial in complete if trial.result is not None}
@@ -118,7 +117,11 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         raise ConfigError(f"groups {baseline} and {method} disagree on whether more {score} is better")
     (better,) = directions
     scores = [
-        {(one.config.initialisation, one.config.order): one.score("last") for one in side if one in complete}
+        {
+            (one.config.effective_init_seed, one.config.effective_data_seed): one.score("last")
+            for one in side
+            if one in complete
+        }
         for side in sides
     ]
     found = paired(
@@ -140,7 +143,7 @@ def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     Args:
         file: Ends in .csv or .parquet.
     """
-    store = opened(runs)
+    store = open_store(runs)
     trials = select(store.trials, where)
     export.write([record(trial) for trial in trials], file)
     print(f"{len(trials)} trials written to {file}")
@@ -155,7 +158,7 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
         broken: Those that cannot be read, instead.
         yes: Do it.
     """
-    store = opened(runs)
+    store = open_store(runs)
     if not where and not broken:
         raise ConfigError("which trials? Say it with --where name=value ..., or --broken")
     paths = list(store.broken) if broken else [trial.path for trial in select(store.trials, where)]

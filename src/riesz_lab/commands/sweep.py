@@ -8,15 +8,18 @@ from typing import Literal
 
 import tyro
 
-from riesz_lab import export, progress
 from riesz_lab.data import data_folder
 from riesz_lab.errors import ConfigError
-from riesz_lab.hardware import Hardware
-from riesz_lab.store import Store, opened
-from riesz_lab.sweeps import SWEEPS, Sweep, driver, dry_run, plan, results, sweep, text, tuning, watch
-from riesz_lab.sweeps.executor import Executor
-from riesz_lab.tables import table
+from riesz_lab.store import Store, export, open_store
+from riesz_lab.sweeps import SWEEPS, Sweep, dry_run, results, sweep, text, tuning
+from riesz_lab.sweeps.running import display as watch
+from riesz_lab.sweeps.running import driver
+from riesz_lab.sweeps.running import pending as plan
+from riesz_lab.sweeps.running.executor import Executor
 from riesz_lab.tasks import task_class
+from riesz_lab.training import progress
+from riesz_lab.training.hardware import Hardware
+from riesz_lab.utils.tables import table
 
 USAGE = """usage: riesz sweep NAME [options]
 
@@ -154,10 +157,10 @@ def _train(stage: Sweep, options: Options) -> int:
 
 def _executor(options: Options) -> Executor:
     if options.executor == "ray":
-        from riesz_lab.sweeps.on_ray import OnRay
+        from riesz_lab.sweeps.running.ray_executor import OnRay
 
         return OnRay(options.workers, options.threads, address=options.address, retries=options.retries)
-    from riesz_lab.sweeps.local import Local
+    from riesz_lab.sweeps.running.local import Local
 
     gpus = 0
     if Hardware(accelerator=options.accelerator).resolved() == "cuda":
@@ -168,7 +171,7 @@ def _executor(options: Options) -> Executor:
 
 
 def _report(found: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
-    store = opened(options.runs)
+    store = open_store(options.runs)
     chosen = None
     if tune:
         chosen = tuning.choices(found, tune, store)

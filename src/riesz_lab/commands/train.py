@@ -8,14 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from riesz_lab import progress
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.hardware import Hardware, is_main_process
-from riesz_lab.memory import keep_freed_memory
 from riesz_lab.recipes import RECIPES, recipe
-from riesz_lab.trainer import Outcome, train
-from riesz_lab.trial import read_config
+from riesz_lab.store.trial import read_config
+from riesz_lab.training import progress
+from riesz_lab.training.hardware import Hardware, is_main_process
+from riesz_lab.training.trainer import Outcome, train
+from riesz_lab.utils.malloc import keep_freed_memory
 
 USAGE = """usage: riesz train RECIPE [options]
 

@@ -6,7 +6,7 @@ Images with a class per pixel are scenes (`scene.py`): one file per public layou
 Shape suffixes: N images, H height, W width, C channels.
 """
 
-from riesz_lab.data.catalog import DATASETS, check, data_folder, load
-from riesz_lab.data.types import Data, Images
+from riesz_lab.data.images.catalog import DATASETS, check, data_folder, load
+from riesz_lab.data.images.types import Data, Images
 
 __all__ = ["DATASETS", "Data", "Images", "check", "data_folder", "load"]

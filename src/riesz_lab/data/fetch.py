@@ -18,10 +18,10 @@ from typing import Any
 
 import pooch
 
-from riesz_lab import atomic
-from riesz_lab.data import cifar10, idx
-from riesz_lab.data.catalog import Source, builtin
+from riesz_lab.data.images import cifar10, idx
+from riesz_lab.data.images.catalog import Source, builtin
 from riesz_lab.errors import BadFileError, LabError, MissingDataError
+from riesz_lab.utils import atomic
 
 CHUNK = 2**20
 SUMS = "SHA256SUMS"
@@ -195,10 +195,10 @@ def _verify_cifar10(target: Path) -> Iterator[tuple[str, bool, str]]:
             yield f"{split} ({found})", False, str(error)
 
 
-def _digest(path: Path, kind: str, opened: Callable[..., Any] = open, cap: int = 2**32) -> str:
+def _digest(path: Path, kind: str, open_store: Callable[..., Any] = open, cap: int = 2**32) -> str:
     digest = hashlib.new(kind)
     done = 0
-    with opened(path, "rb") as file:
+    with open_store(path, "rb") as file:
         while chunk := file.read(CHUNK):
             done += len(chunk)
             if done > cap:

@@ -23,7 +23,7 @@ from torch import Tensor
 from riesz_lab.errors import BadFileError
 
 SIZE_CAP = 16 * 2**30
-"""Bytes of a file; larger ones are refused before they are opened."""
+"""Bytes of a file; larger ones are refused before they are open_store."""
 HEADER_CAP = 64 * 2**20
 """Bytes of what describes the tensors: safetensors' header, the pickle inside a torch archive."""
 MEMBERS_CAP = 200_000

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from riesz_lab.errors import ConfigError, LabError, unknown
-from riesz_lab.importing import load_object
 from riesz_lab.models.cnn import cnn
 from riesz_lab.models.resnet import resnet20, resnet32, resnet44, resnet56, resnet110
 from riesz_lab.models.spade import spade
 from riesz_lab.models.unet import unet
 from riesz_lab.models.vgg import vgg11, vgg13, vgg16
-from riesz_lab.options import parse
+from riesz_lab.utils.importing import load_object
+from riesz_lab.utils.options import parse
 
 Builder = Callable[..., nn.Module]
 

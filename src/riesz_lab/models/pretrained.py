@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from riesz_lab import checkpoint
 from riesz_lab.errors import BadFileError, MissingDataError
+from riesz_lab.training import checkpoint
 
 
 def find(name: str, data_dir: Path, what: str) -> Path:

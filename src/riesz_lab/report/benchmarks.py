@@ -35,8 +35,8 @@ def _read(file: Path) -> Iterator[Measurement]:
     try:
         if file.stat().st_size > SIZE_CAP:
             return
-        with file.open(newline="", encoding="utf-8", errors="replace") as opened:
-            rows = csv.DictReader(opened)
+        with file.open(newline="", encoding="utf-8", errors="replace") as open_store:
+            rows = csv.DictReader(open_store)
             if not set(COLUMNS) <= set(rows.fieldnames or ()):
                 return
             for row in rows:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.inspection import read_tensors
-from riesz_lab.report import gather
+from riesz_lab.report import labels as gather
 from riesz_lab.report.benchmarks import Measurement
 from riesz_lab.report.figure import Series
 from riesz_lab.statistics import Comparison

@@ -11,7 +11,7 @@ from typing import Any
 from riesz_lab.config import Config
 from riesz_lab.report.content import Cell, Section, Table
 from riesz_lab.report.evidence import Evidence, Methods
-from riesz_lab.report.gather import OPTIMIZERS, network, scale, setting
+from riesz_lab.report.labels import OPTIMIZERS, network, scale, setting
 from riesz_lab.sweeps import Row
 
 COLUMNS = {"baseline": "baseline", "sobolev-tilde": "+ SobolevTilde", "reweighted-l2": "+ ReweightedL2"}

@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.report import behind, benchmarks
+from riesz_lab.report import appendix as behind
+from riesz_lab.report import benchmarks
 from riesz_lab.report.content import Finding, Page, Section
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figures import FIGURES

@@ -7,11 +7,11 @@ import statistics
 from riesz_lab.report.content import Cell, Finding, Section, Table
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figures import FIGURES
-from riesz_lab.report.gather import scale
+from riesz_lab.report.labels import scale
 from riesz_lab.statistics import Comparison
 from riesz_lab.sweeps import SWEEPS
 from riesz_lab.sweeps import Table as Result
-from riesz_lab.tables import table as plain_table
+from riesz_lab.utils.tables import table as plain_table
 
 HEAD = (
     "method", "verdict", "trials", "score", "sd", "difference", "95% interval", "p", "p, Holm", "won / tied / lost",

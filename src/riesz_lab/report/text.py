@@ -9,7 +9,7 @@ import re
 from riesz_lab.report.content import Page, Table
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure
-from riesz_lab.report.gather import scale
+from riesz_lab.report.labels import scale
 
 
 def markdown(page: Page) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from riesz_lab.errors import ConfigError, unknown
-from riesz_lab.importing import load_object
 from riesz_lab.sweeps import mini, paper
 from riesz_lab.sweeps.definition import Arm, Sweep
 from riesz_lab.sweeps.results import Row, Table, results
+from riesz_lab.utils.importing import load_object
 
 SWEEPS: dict[str, Callable[[], Sweep]] = {**paper.SWEEPS, **mini.SWEEPS}
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from riesz_lab.commands.recipes import duration
 from riesz_lab.config import Config
 from riesz_lab.recipes.costs import MEASURED_ON
-from riesz_lab.sweeps import costs, plan
+from riesz_lab.sweeps import costs
 from riesz_lab.sweeps.definition import Sweep
-from riesz_lab.tables import print_table
+from riesz_lab.sweeps.running import pending as plan
+from riesz_lab.utils.tables import print_table
 
 
 def tell(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> None:

@@ -127,7 +127,9 @@ def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
 
 
 def _complete(configs: list[Config], complete: dict[str, StoredTrial]) -> dict[Key, StoredTrial]:
-    return {(one.initialisation, one.order): complete[one.id] for one in configs if one.id in complete}
+    return {
+        (one.effective_init_seed, one.effective_data_seed): complete[one.id] for one in configs if one.id in complete
+    }
 
 
 def _keyed(scores: dict[Key, float | None]) -> dict[Hashable, float | None]:

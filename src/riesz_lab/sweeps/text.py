@@ -10,7 +10,7 @@ from typing import Any
 from riesz_lab.statistics import Comparison, components
 from riesz_lab.sweeps.results import Row, Table
 from riesz_lab.sweeps.tuning import Choice
-from riesz_lab.tables import table as plain_table
+from riesz_lab.utils.tables import table as plain_table
 
 HEAD = (
     "arm",

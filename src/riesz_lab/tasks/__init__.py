@@ -6,8 +6,8 @@ from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.tasks.base import Context, Task
 from riesz_lab.tasks.classification import Classification
 from riesz_lab.tasks.generation import Generation
-from riesz_lab.tasks.own import Own
 from riesz_lab.tasks.segmentation import Segmentation
+from riesz_lab.tasks.user_defined import Own
 
 TASKS: dict[str, type[Task]] = {
     "classification": Classification,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import riesz
 from riesz_lab.config import Config
-from riesz_lab.meters import Meters
+from riesz_lab.tasks.meters import Meters
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from riesz_lab import data as datasets
-from riesz_lab import models, optimizers
+from riesz_lab import models
 from riesz_lab.config import Config
-from riesz_lab.data import batches as batching
-from riesz_lab.data.types import Data
-from riesz_lab.meters import Meters
+from riesz_lab.data.images import batches as batching
+from riesz_lab.data.images.types import Data
 from riesz_lab.tasks.base import Context, Task
+from riesz_lab.tasks.meters import Meters
+from riesz_lab.training import optimizers
 
 
 class Classification(Task):
@@ -44,7 +45,7 @@ class Classification(Task):
             config.model,
             channels=self.data.channels,
             classes=self.data.classes,
-            seed=config.initialisation,
+            seed=config.effective_init_seed,
             options=config.model_options,
         ).to(context.device)
         if config.channels_last:
@@ -65,7 +66,7 @@ class Classification(Task):
         return -(-len(self.train) // self.config.batch_size)
 
     def batches(self, epoch: int, first: int) -> Iterator[list[batching.Batch]]:
-        seed, count, size = self.config.order, len(self.train), self.config.batch_size
+        seed, count, size = self.config.effective_data_seed, len(self.train), self.config.batch_size
         order = batching.epoch_order(seed, epoch, count)
         draws = batching.epoch_draws(seed, epoch, count)
         parts: list[tuple[Tensor, Tensor]] = []

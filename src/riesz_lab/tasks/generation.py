@@ -18,22 +18,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from riesz_lab import collapse, fid, models, optimizers, pictures
+from riesz_lab import models
 from riesz_lab.config import Config
-from riesz_lab.data.labels import VOID
-from riesz_lab.data.scene import Scenes
-from riesz_lab.data.scene_batches import SceneBatch
-from riesz_lab.data.scene_catalog import SCENES
+from riesz_lab.data.scenes.batches import SceneBatch
+from riesz_lab.data.scenes.catalog import SCENES
+from riesz_lab.data.scenes.labels import VOID
+from riesz_lab.data.scenes.scene import Scenes
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.meters import Meters
 from riesz_lab.models import pretrained
 from riesz_lab.models.patchgan import MultiscaleDiscriminator
 from riesz_lab.models.perceptual import PerceptualLoss
 from riesz_lab.models.spade import STRIDE
-from riesz_lab.randomness import derived
+from riesz_lab.tasks import fid, pictures
+from riesz_lab.tasks import gan_collapse as collapse
 from riesz_lab.tasks.adversarial import Verdicts, discriminator_hinge, feature_distance, generator_hinge
 from riesz_lab.tasks.base import Context
+from riesz_lab.tasks.meters import Meters
 from riesz_lab.tasks.scenes import SceneTask, Shown
+from riesz_lab.training import optimizers
+from riesz_lab.utils.randomness import derived
 
 
 class Generation(SceneTask):
@@ -74,13 +77,13 @@ class Generation(SceneTask):
             config.model,
             channels=channels,
             classes=3,
-            seed=config.initialisation,
+            seed=config.effective_init_seed,
             task=config.task,
             options=config.model_options,
         )
         discriminator = models.seeded(
             lambda: _discriminator(config.discriminator_options)(channels + 3),
-            derived("discriminator", config.initialisation),
+            derived("discriminator", config.effective_init_seed),
         )
         self.models = {"generator": self._placed(generator), "discriminator": self._placed(discriminator)}
         rates = {"generator": config.lr, "discriminator": config.discriminator_lr}

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from riesz_lab.config import Config
-from riesz_lab.data import batches as batching
-from riesz_lab.data import scene_catalog
-from riesz_lab.data.scene import Scenes
-from riesz_lab.data.scene_batches import Key, SceneBatch, SceneDataset
-from riesz_lab.data.views import View
+from riesz_lab.data.images import batches as batching
+from riesz_lab.data.scenes import catalog as scene_catalog
+from riesz_lab.data.scenes.batches import Key, SceneBatch, SceneDataset
+from riesz_lab.data.scenes.scene import Scenes
+from riesz_lab.data.scenes.views import View
 from riesz_lab.errors import ConfigError
-from riesz_lab.randomness import derived
 from riesz_lab.tasks.base import Context, Task
+from riesz_lab.utils.randomness import derived
 
 SHOWN = 4
 """Test scenes in a picture."""
@@ -67,7 +67,7 @@ class SceneTask(Task):
         return -(-len(self.train) // self.config.batch_size)
 
     def batches(self, epoch: int, first: int) -> Iterator[list[SceneBatch]]:
-        seed, count, size = self.config.order, len(self.train), self.config.batch_size
+        seed, count, size = self.config.effective_data_seed, len(self.train), self.config.batch_size
         order = batching.epoch_order(seed, epoch, count)
         keys: list[list[Key]] = []
         parts: list[int] = []

@@ -13,18 +13,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from riesz_lab import models, optimizers, pictures
+from riesz_lab import models
 from riesz_lab.config import Config
-from riesz_lab.data.labels import VOID
-from riesz_lab.data.scene import Scenes
-from riesz_lab.data.scene_batches import SceneBatch
-from riesz_lab.data.scene_catalog import SCENES
+from riesz_lab.data.scenes.batches import SceneBatch
+from riesz_lab.data.scenes.catalog import SCENES
+from riesz_lab.data.scenes.labels import VOID
+from riesz_lab.data.scenes.scene import Scenes
 from riesz_lab.errors import ConfigError
-from riesz_lab.meters import Meters
 from riesz_lab.models import pretrained
 from riesz_lab.models.unet import UNet
+from riesz_lab.tasks import pictures
 from riesz_lab.tasks.base import Context
+from riesz_lab.tasks.meters import Meters
 from riesz_lab.tasks.scenes import SceneTask, Shown
+from riesz_lab.training import optimizers
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """ImageNet's, as pretrained encoders expect."""
@@ -56,7 +58,7 @@ class Segmentation(SceneTask):
             config.model,
             channels=3,
             classes=classes,
-            seed=config.initialisation,
+            seed=config.effective_init_seed,
             task=config.task,
             options=config.model_options,
         )

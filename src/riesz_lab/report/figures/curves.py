@@ -5,7 +5,7 @@ from __future__ import annotations
 from riesz_lab.config import Config
 from riesz_lab.report.evidence import Evidence, Methods, band, main_methods, styles
 from riesz_lab.report.figure import Figure, Panel
-from riesz_lab.report.gather import OPTIMIZERS, scale, short_scale
+from riesz_lab.report.labels import OPTIMIZERS, scale, short_scale
 from riesz_lab.sweeps.results import is_percent
 
 BANDS = "Mean over seeds; bands are one standard deviation over seeds."

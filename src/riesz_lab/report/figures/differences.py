@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import riesz
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.gather import COLORS, scale
+from riesz_lab.report.labels import COLORS, scale
 from riesz_lab.sweeps import Table
 from riesz_lab.sweeps.results import Row
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from riesz_lab.report.evidence import Evidence, styles
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.gather import color, short_scale
+from riesz_lab.report.labels import color, short_scale
 from riesz_lab.sweeps.results import is_percent
 
 LEAST = 5

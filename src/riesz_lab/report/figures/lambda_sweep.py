@@ -7,7 +7,7 @@ import statistics
 import riesz
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.gather import scale, short_scale
+from riesz_lab.report.labels import scale, short_scale
 from riesz_lab.sweeps import Table
 
 READINGS = ("ReweightedL2", "SobolevTilde, lam as scale", "SobolevTilde, lam in G")

@@ -10,7 +10,7 @@ from riesz_lab.config import Config
 from riesz_lab.inspection.regularity import FEWEST, correlation_curve
 from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods, styles
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.gather import color, scale
+from riesz_lab.report.labels import color, scale
 
 FARTHEST = 32
 MOST_TRIALS = 10

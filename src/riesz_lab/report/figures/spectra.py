@@ -15,9 +15,9 @@ import numpy as np
 from riesz_lab.config import Config
 from riesz_lab.report.evidence import Array, Evidence, Methods, band, main_methods, styles
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.gather import color, scale
+from riesz_lab.report.labels import color, scale
 from riesz_lab.statistics import Comparison, paired
-from riesz_lab.updates import BINS, parts
+from riesz_lab.training.update_recorder import BINS, parts
 
 MARGIN = 0.01
 MOST_METHODS = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods
 from riesz_lab.report.figure import Figure, Image, Panel
-from riesz_lab.report.gather import scale
+from riesz_lab.report.labels import scale
 from riesz_lab.store import StoredTrial
 
 MOST_SIDE = 64
@@ -31,8 +31,8 @@ def stripes(evidence: Evidence) -> Figure | None:
         name="stripes",
         title="Weights of a trained conv layer",
         caption=f"The central tap of {layer}, {largest[0]} output by {largest[1]} input channels{cut}, after training;"
-        f" one trial each, seed {config.initialisation}. {scale(config)}. Vertical stripes would mean that all output"
-        " channels weight an input channel alike.",
+        f" one trial each, seed {config.effective_init_seed}. {scale(config)}. Vertical stripes would mean that all"
+        " output channels weight an input channel alike.",
         alt="Whether stripes are more than noise is measured in the figure of regularity.",
         panels=panels,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from riesz_lab.config import Config
 from riesz_lab.report.evidence import Evidence, Methods, band, styles
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.gather import color, scale, short_scale
+from riesz_lab.report.labels import color, scale, short_scale
 from riesz_lab.sweeps.results import is_percent
 
 

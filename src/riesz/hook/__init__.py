@@ -1,0 +1,1 @@
+"""The optimizer hook: what `riesz.attach` does before each step."""

@@ -1,0 +1,101 @@
+"""Making an optimizer channel-directed."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import nn
+
+from riesz import control as controls
+from riesz.apply import check_metric
+from riesz.backends import check_name
+from riesz.hook.attachment import Attachment, attachment_of
+from riesz.hook.torch_hooks import copies_by_itself, runs_step_hooks
+from riesz.layout.scope import Direction, Layers, Scope
+from riesz.metrics import Metric
+
+
+def attach(
+    optimizer: torch.optim.Optimizer,
+    model: nn.Module | None = None,
+    *,
+    metric: Metric,
+    direction: Direction = "output",
+    layers: Layers = "conv",
+    backend: str = "auto",
+    control: controls.Control = None,
+) -> Attachment:
+    """Make an optimizer channel-directed: before each step, gradients become gradients under `metric`.
+
+    After the step `.grad` holds the directed gradient, as it holds the clipped one after `clip_grad_norm_`. Clip before
+    the step, and clipping acts on the ordinary gradient.
+
+    Args:
+        optimizer: any `torch.optim.Optimizer`; it is left as it is but for one step hook.
+        model: the model it trains. With it, each weight's axis follows from its layer (transposed, grouped,
+            parametrised). Without, a conv weight is whatever has three dims or more, and its output axis is 0.
+        metric: the inner product, for example `riesz.SobolevTilde()`.
+        direction: "output", "input", "rasterized" (all axes, in logical row-major order), or an int: that dim of every
+            directed weight, regardless of groups.
+        layers: "conv", "all", or a predicate `(name, module, parameter) -> bool`.
+        backend: "auto", or a name from `riesz.backends()`.
+        control: None; "norm" to give each directed gradient the norm of the original; "permuted" to smooth along a
+            fixed random order of the channels.
+
+    Returns:
+        An `Attachment`: `report()`, `diagnostics()`, `metric`, `enabled`, `detach()`.
+
+    Example:
+        >>> import riesz, torch
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
+        >>> _ = model(torch.randn(1, 3, 4, 4))
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> print(riesz.attach(optimizer, model, metric=riesz.SobolevTilde()).report())
+        parameter  layer   shape    axis  n
+        ---------  ------  -------  ----  -  -------------------------------------------------------------
+        0.weight   Conv2d  8x3x3x3  0     8  applied
+        0.bias     Conv2d  8        -     -  skipped: bias of a conv layer, not its weight (layers='conv')
+        2.weight   Linear  2x32     -     -  skipped: not a conv weight (layers='conv')
+        2.bias     Linear  2        -     -  skipped: not a conv weight (layers='conv')
+        1 of 4 directed
+    """
+    _check_optimizer(optimizer)
+    check_metric(metric)
+    check_name(backend)
+    controls.check_control(control)
+    scope = Scope(model, direction, layers)
+    if isinstance(optimizer, torch.optim.LBFGS):
+        warnings.warn(
+            "LBFGS searches along the directed gradient while it evaluates the loss itself: the direction is not the "
+            "gradient of what it measures. It runs, but first-order optimizers are what riesz is for",
+            stacklevel=2,
+        )
+    if (method := copies_by_itself(optimizer)) is not None:
+        warnings.warn(
+            f"{type(optimizer).__name__} has a {method} of its own: a copy of it will not be attached, and trains "
+            "plainly until riesz.attach is called on it",
+            stacklevel=2,
+        )
+    return Attachment(optimizer, scope, metric, backend, control)
+
+
+def _check_optimizer(optimizer: object) -> None:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        order = "; the order is attach(optimizer, model)" if isinstance(optimizer, nn.Module) else ""
+        raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}{order}")
+    if not runs_step_hooks(optimizer):
+        raise TypeError(
+            f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "
+            "inner one (often `.optimizer`)"
+        )
+    if any(group.get("differentiable") for group in optimizer.param_groups):
+        raise ValueError(
+            f"{type(optimizer).__name__}(differentiable=True) differentiates through its step, and riesz writes "
+            "gradients in place: use metric.gradient on the gradients instead"
+        )
+    if attachment_of(optimizer) is not None:
+        raise RuntimeError(
+            f"this {type(optimizer).__name__} has an attachment already, and a second one would apply the metric "
+            "twice: detach() the first, or assign its `.metric`"
+        )

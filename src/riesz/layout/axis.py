@@ -1,0 +1,186 @@
+"""Which axis of a weight is directed, and how the weight folds around it.
+
+A weight of any layout becomes columns of shape (outer, n, inner): n the directed axis, the others passengers, kept in
+the order in which they lie in memory, so that channels_last weights are processed where they are.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Half types accumulate in float32: a float16 running sum overflows at a few thousand channels."""
+    return {torch.float64: torch.float64, torch.complex128: torch.float64}.get(dtype, torch.float32)
+
+
+def check_gradient(value: object, what: str) -> None:
+    """Refuse what no backend can compute on."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{what} must be a torch.Tensor, got {value!r} of type {type(value).__name__}")
+    if value.layout != torch.strided or value.is_nested:
+        kind = "a nested tensor" if value.is_nested else f"layout {value.layout}"
+        raise TypeError(f"{what} must be a dense (strided) tensor, got {kind}; densify it first")
+    if value.is_meta:
+        raise TypeError(f"{what} is on the meta device: it has a shape and no values to compute with")
+    if not (value.is_floating_point() or value.is_complex()):
+        raise TypeError(f"{what} must be floating point or complex, got dtype {value.dtype}")
+    if value.itemsize < 2:
+        raise TypeError(f"{what} has dtype {value.dtype}, which has too few digits; allowed: float16 and wider")
+    if value.dim() == 0:
+        raise ValueError(f"{what} is a 0-d tensor: there is no axis to direct; allowed: one dim or more")
+
+
+def is_dtensor(tensor: object) -> bool:
+    """Whether it is a DTensor, whose values may be on several ranks: `riesz.sharded` is for those."""
+    distributed = sys.modules.get("torch.distributed.tensor")  # whoever has a DTensor has imported it
+    return distributed is not None and isinstance(tensor, distributed.DTensor)
+
+
+@lru_cache(maxsize=4096)
+def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether several entries of a tensor may share one place in memory, so that it cannot be written in place."""
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The directed axis of a weight.
+
+    Attributes:
+        dim: the dimension, or None for all of them in logical row-major order ("rasterized").
+        groups: in how many independent blocks dimension 0 falls. Filters of different groups see different inputs.
+    """
+
+    dim: int | None
+    groups: int = 1
+
+    @classmethod
+    def checked(cls, dim: object, tensor: Tensor) -> Axis:
+        """The axis a user named, counted from the front."""
+        if isinstance(dim, bool) or not hasattr(dim, "__index__") or isinstance(dim, Tensor):
+            raise TypeError(f"dim must be an int, got {dim!r} of type {type(dim).__name__}")
+        dim, dims = operator.index(dim), tensor.dim()
+        if not -dims <= dim < dims:
+            raise IndexError(
+                f"dim {dim} is out of range for a gradient of shape {tuple(tensor.shape)}; allowed: {-dims}..{dims - 1}"
+            )
+        return cls(dim % dims)
+
+    def length(self, shape: tuple[int, ...]) -> int:
+        """How many entries are smoothed together: n."""
+        if self.dim is None:
+            return math.prod(shape)
+        return shape[self.dim] // (self.groups if self.dim == 0 else 1)
+
+    def columns(self, shape: tuple[int, ...]) -> int:
+        """How many independent columns there are: M."""
+        return math.prod(shape) // max(self.length(shape), 1)
+
+    def __str__(self) -> str:
+        if self.dim is None:
+            return "rasterized"
+        return f"{self.dim} in {self.groups} groups" if self.groups > 1 else str(self.dim)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """How a real tensor of one shape and strides becomes columns; the same every step, so worked out once."""
+
+    order: tuple[int, ...] | None
+    outer: int
+    length: int
+    inner: int
+
+
+@lru_cache(maxsize=4096)
+def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int) -> _Fold:
+    first: tuple[int, ...] = ()
+    if groups > 1:
+        # Groups become a dimension of their own and stay in front, whatever their stride: each is a block.
+        shape = (groups, shape[0] // groups, *shape[1:])
+        strides = (strides[0] * shape[1], *strides)
+        dim += 1
+        first = (0,)
+    # The largest stride first is the order in memory.
+    rest = sorted(range(len(first), len(shape)), key=lambda d: -strides[d])
+    order = (*first, *rest)
+    place = order.index(dim)
+    sizes = [shape[d] for d in order]
+    return _Fold(
+        order=None if order == tuple(range(len(shape))) else order,
+        outer=math.prod(sizes[:place]),
+        length=sizes[place],
+        inner=math.prod(sizes[place + 1 :]),
+    )
+
+
+@dataclass(frozen=True)
+class ColumnView:
+    """One gradient, opened along its directed axis: what a backend works on.
+
+    Attributes:
+        view: a real view of the gradient; writing to it writes the gradient.
+        outer, length, inner: its shape as columns; `view.reshape(outer, length, inner)` reads them.
+        blocks: how many independent groups the outer axis is made of.
+        order: the permutation of dims that led to `view`, None where there was none.
+    """
+
+    view: Tensor
+    outer: int
+    length: int
+    inner: int
+    blocks: int = 1
+    order: tuple[int, ...] | None = None
+
+    @classmethod
+    def open(cls, gradient: Tensor, axis: Axis) -> ColumnView:
+        """Open a gradient that passed `check_gradient`, without copying it."""
+        view, parts = gradient, 1
+        if gradient.is_complex():
+            # The operator is real, so A conj(f) = conj(A f): a lazily conjugated tensor is opened as what it stores.
+            view, parts = torch.view_as_real(gradient.conj() if gradient.is_conj() else gradient), 2
+        if axis.dim is None:
+            return cls(view, 1, gradient.numel(), parts)
+        fold = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups)
+        if axis.groups > 1:
+            view = view.view(axis.groups, -1, *view.shape[1:])
+        if fold.order is not None:
+            view = view.permute(fold.order)
+        return cls(view, fold.outer, fold.length, fold.inner, axis.groups, fold.order)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.outer, self.length, self.inner
+
+    def read(self) -> Tensor:
+        """The columns; a view wherever memory allows, so never write to it."""
+        return self.view.reshape(self.shape)
+
+    def write(self, columns_ONI: Tensor) -> None:
+        """Put the columns where they were read."""
+        self.view.copy_(columns_ONI.view(self.view.shape))
+
+    def unfold(self, columns_ONI: Tensor, like: Tensor) -> Tensor:
+        """The columns as a new tensor with the shape, dtype and order in memory of `like`, the gradient opened here."""
+        result = columns_ONI.to(self.view.dtype).view(self.view.shape)
+        if self.order is not None:
+            result = result.permute([self.order.index(d) for d in range(len(self.order))])
+        if self.blocks > 1:
+            result = result.flatten(0, 1)
+        if like.is_complex():
+            result = torch.view_as_complex(result)
+            result = result.conj() if like.is_conj() else result
+        return result

@@ -1,0 +1,236 @@
+"""Which parameters are directed, along which axis, and why not the others.
+
+The axis follows from the kind of layer, because layers disagree on where their output channels lie:
+
+| layer                 | weight shape  | output axis              | input axis               |
+| --------------------- | ------------- | ------------------------ | ------------------------ |
+| Conv                  | O, I/G, ...   | 0 within each group      | 1                        |
+| ConvTranspose         | I, O/G, ...   | 1                        | 0 within each group      |
+| Linear and the rest   | O, I, ...     | 0                        | 1                        |
+| biases, norms' scales | O             | their only axis          | their only axis          |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
+
+from riesz.hook.report import Record
+from riesz.layout.axis import Axis, is_dtensor
+from riesz.metrics import Metric
+
+Direction = Literal["output", "input", "rasterized"] | int
+Predicate = Callable[[str, nn.Module | None, Tensor], bool]
+Layers = Literal["conv", "all"] | Predicate
+
+CONV = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONV_TRANSPOSE = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
+
+
+@dataclass(frozen=True)
+class ParameterLocation:
+    """Where a parameter sits.
+
+    Attributes:
+        name: its full name.
+        module: the layer it serves, None without a model.
+        tensor: the tensor of that layer it stands for; "magnitudes" for the lengths that a weight norm splits off.
+        stored: the name it is stored under, which a parametrisation changes.
+    """
+
+    name: str
+    module: nn.Module | None
+    tensor: str
+    stored: str
+
+
+ParameterLocations = dict[int, list[ParameterLocation]]
+"""By id of the parameter; several where layers share it."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The user's choice of parameters and direction, checked."""
+
+    model: nn.Module | None
+    direction: Direction
+    layers: Layers
+
+    def __post_init__(self) -> None:
+        if self.model is not None and not isinstance(self.model, nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module or None, got {type(self.model).__name__}")
+        named = ("output", "input", "rasterized")
+        if isinstance(self.direction, bool) or not isinstance(self.direction, (str, int)):
+            raise TypeError(f"direction must be one of {named} or an int, got {self.direction!r}")
+        if isinstance(self.direction, str) and self.direction not in named:
+            raise ValueError(f"direction {self.direction!r} is not known; allowed: {named} or an int")
+        if isinstance(self.layers, str):
+            if self.layers not in ("conv", "all"):
+                raise ValueError(f"layers {self.layers!r} is not known; allowed: 'conv', 'all' or a predicate")
+        elif not callable(self.layers):
+            raise TypeError(f"layers must be 'conv', 'all' or a predicate, got {self.layers!r}")
+
+    def places(self) -> ParameterLocations | None:
+        """Where the model's parameters sit; None without a model."""
+        if self.model is None:
+            return None
+        places: defaultdict[int, list[ParameterLocation]] = defaultdict(list)
+        for key, place in _places(self.model):
+            places[key].append(place)
+        return places
+
+    def records(
+        self, group: dict[str, Any], index: int, places: ParameterLocations | None, metric: Metric
+    ) -> list[Record]:
+        """One record per parameter of an optimizer's group, in its order."""
+        parameters = group["params"]
+        names = group.get("param_names") or [f"group {index}, parameter {i}" for i in range(len(parameters))]
+        records = []
+        for name, parameter in zip(names, parameters, strict=True):
+            found = (
+                [ParameterLocation(name, None, "weight", "weight")] if places is None else places.get(id(parameter), [])
+            )
+            records.append(self._record(found, name, parameter, metric))
+        return records
+
+    def _record(self, places: list[ParameterLocation], given_name: str, parameter: Tensor, metric: Metric) -> Record:
+        name = places[0].name if places else given_name
+        layer = type(places[0].module).__name__ if places and places[0].module is not None else ""
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            return Record(name, layer, (), None, False, _uninitialised(self.layers, name, places))
+        shape = tuple(parameter.shape)
+        chosen = self._axis_for_all(places, parameter)
+        if isinstance(chosen, str):
+            return Record(name, layer, shape, None, False, chosen)
+        reason = "empty" if parameter.numel() == 0 else metric.skip_reason(shape, chosen)
+        if reason is None and is_dtensor(parameter):
+            from riesz import sharded
+
+            sharded.check(parameter, chosen, f"parameter {name!r}")
+        return Record(name, layer, shape, chosen, reason is None, reason or "")
+
+    def _axis_for_all(self, places: list[ParameterLocation], parameter: Tensor) -> Axis | str:
+        """The axis that every layer sharing the parameter agrees on, or the reason for leaving it alone."""
+        if not places:
+            return "not a parameter of the model"
+        if any(isinstance(place.module, EMBEDDING) for place in places):
+            return "embedding: its rows are a vocabulary, not channels"
+        axes = [self._axis(place, parameter) for place in places]
+        if any(axis != axes[0] for axis in axes):
+            names = " and ".join(place.name for place in places)
+            return f"shared by {names}, whose directed axes differ"
+        return axes[0]
+
+    def _axis(self, place: ParameterLocation, parameter: Tensor) -> Axis | str:
+        """The directed axis as one layer sees it, or the reason for leaving the parameter alone."""
+        if parameter.dim() == 0:
+            return "0-d: no axis"
+        is_conv = _is_conv_weight(place, parameter)
+        if callable(self.layers):
+            if not self.layers(place.name, place.module, parameter):
+                return "not chosen by the predicate"
+        elif self.layers == "conv" and not is_conv:
+            _refuse_flattened(place, parameter)
+            return _why_not_conv(place, parameter)
+        _refuse_flattened(place, parameter)
+        return self._axis_of_chosen(place, parameter, is_conv)
+
+    def _axis_of_chosen(self, place: ParameterLocation, parameter: Tensor, is_conv: bool) -> Axis | str:
+        if self.direction == "rasterized":
+            return Axis(None)
+        if parameter.dim() == 1 or place.tensor == "magnitudes":
+            # A bias, a norm's scale or the magnitudes of a weight norm: one axis, whatever the direction.
+            wide = [d for d, size in enumerate(parameter.shape) if size > 1]
+            return Axis(wide[0] if wide else 0)
+        if isinstance(self.direction, int):
+            dims = parameter.dim()
+            if not -dims <= self.direction < dims:
+                return f"no dim {self.direction} in a {dims}-d parameter"
+            return Axis(self.direction % dims)
+        transposed = is_conv and isinstance(place.module, CONV_TRANSPOSE)
+        groups = int(getattr(place.module, "groups", 1)) if is_conv and place.module is not None else 1
+        return Axis(int((self.direction == "input") != transposed), groups)
+
+
+def _places(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:
+    """Every parameter of the model by id, seen from the layer it serves.
+
+    A parametrised weight (spectral norm, weight norm) lives in a ParametrizationList below the layer; what is trained,
+    and so directed, is its `original`.
+    """
+    serves: dict[int, tuple[nn.Module, str]] = {}
+    for prefix, module in model.named_modules():
+        if is_parametrized(module):
+            serves.update({id(chain): (module, tensor) for tensor, chain in _parametrizations(module)})
+        for stored, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            owner, tensor = serves.get(id(module), (module, stored))
+            if _is_magnitude(module, stored):
+                tensor = "magnitudes"
+            yield id(parameter), ParameterLocation(f"{prefix}.{stored}" if prefix else stored, owner, tensor, stored)
+
+
+def _parametrizations(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    chains = module.parametrizations
+    assert isinstance(chains, nn.ModuleDict)
+    yield from chains.items()
+
+
+def _is_magnitude(module: nn.Module, stored: str) -> bool:
+    """Whether a parameter holds the lengths that a weight norm, present or deprecated, split off a weight."""
+    if isinstance(module, ParametrizationList):
+        return stored == "original0" and any(type(link).__name__ == "_WeightNorm" for link in module)
+    return stored == "weight_g" and hasattr(module, "weight_v")
+
+
+def _weight_shape(module: nn.Module | None) -> tuple[int, ...] | None:
+    if isinstance(module, CONV):
+        return (module.out_channels, module.in_channels // module.groups, *module.kernel_size)
+    if isinstance(module, CONV_TRANSPOSE):
+        return (module.in_channels, module.out_channels // module.groups, *module.kernel_size)
+    return None
+
+
+def _is_conv_weight(place: ParameterLocation, parameter: Tensor) -> bool:
+    if place.module is None:
+        return parameter.dim() >= 3
+    # By shape, so that every way of storing it counts (weight, weight_orig, weight_v, a parametrisation's original)
+    # and its companions (weight_g, the magnitudes of a weight norm) do not.
+    return place.tensor.startswith("weight") and tuple(parameter.shape) == _weight_shape(place.module)
+
+
+def _refuse_flattened(place: ParameterLocation, parameter: Tensor) -> None:
+    expected = _weight_shape(place.module)
+    if expected is not None and place.stored == "weight" and parameter.dim() == 1:
+        raise ValueError(
+            f"parameter {place.name!r} of {type(place.module).__name__} has shape {tuple(parameter.shape)} where "
+            f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be told apart. Use "
+            "DistributedDataParallel, or FSDP2 (fully_shard)"
+        )
+
+
+def _uninitialised(layers: Layers, name: str, places: list[ParameterLocation]) -> str:
+    kinds = (*CONV, *CONV_TRANSPOSE)
+    if layers == "conv" and places and not any(isinstance(p.module, (*kinds, type(None))) for p in places):
+        return "not a conv weight (layers='conv')"
+    raise ValueError(
+        f"parameter {name!r} has no shape yet: run one forward pass through the lazy module before attaching"
+    )
+
+
+def _why_not_conv(place: ParameterLocation, parameter: Tensor) -> str:
+    expected = _weight_shape(place.module)
+    if place.module is None:
+        return f"{parameter.dim()}-d: without a model, a conv weight has 3 dims or more (layers='conv')"
+    if expected is None:
+        return "not a conv weight (layers='conv')"
+    if place.tensor in ("bias", "magnitudes"):
+        return f"{place.tensor} of a conv layer, not its weight (layers='conv')"
+    return f"not of the shape {expected} of the layer's weight (layers='conv')"

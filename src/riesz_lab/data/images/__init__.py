@@ -1,0 +1,1 @@
+"""Datasets of images with one class each."""

@@ -1,0 +1,77 @@
+"""CIFAR-10 in any of three layouts below one folder, whichever is found first:
+
+    cifar-10-batches-bin/data_batch_1.bin ... test_batch.bin    the binary release
+    cifar-10-batches-py/data_batch_1 ... test_batch             the python release, through a restricted unpickler
+    {train,test}/<class>/<image>.jpg                            images by class
+
+A record of the binary release is one byte of label, then 1024 bytes of each of red, green and blue.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from riesz_lab.data.images import folder as by_class
+from riesz_lab.data.images import unpickle
+from riesz_lab.data.images.types import Images
+from riesz_lab.errors import BadFileError, MissingDataError
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
+RECORDS = 10_000
+RECORD = 1 + 3 * 32 * 32
+SIDE = 32
+
+
+def layout(folder: Path) -> str:
+    """Which of the three is there, complete: "bin", "py" or "folder"."""
+    names = [name for split in BATCHES.values() for name in split]
+    if all((folder / "cifar-10-batches-bin" / f"{name}.bin").is_file() for name in names):
+        return "bin"
+    if all((folder / "cifar-10-batches-py" / name).is_file() for name in names):
+        return "py"
+    if (folder / "train").is_dir() and (folder / "test").is_dir():
+        for split in ("train", "test"):
+            found = tuple(path.name for path in by_class.class_folders(folder / split))
+            if found != CLASSES:
+                raise BadFileError(f"{folder / split} holds the classes {found}; expected {CLASSES}")
+        return "folder"
+    raise MissingDataError(
+        f"CIFAR-10 is not in {folder}: expected cifar-10-batches-bin/data_batch_1.bin and its siblings, "
+        "cifar-10-batches-py/data_batch_1 and its siblings, or {train,test}/<class>/<image>.jpg"
+    )
+
+
+def load(folder: Path, split: str) -> Images:
+    """The images of one split, "train" or "test"."""
+    found = layout(folder)
+    if found == "folder":
+        return by_class.load(folder / split, SIDE)
+    read = _binary if found == "bin" else _python
+    parts = [read(folder, name) for name in BATCHES[split]]
+    rows = torch.cat([pixels for pixels, _ in parts])
+    images_NHWC = rows.reshape(-1, 3, SIDE, SIDE).permute(0, 2, 3, 1).contiguous()
+    return Images(images_NHWC, torch.cat([labels for _, labels in parts]))
+
+
+def _binary(folder: Path, name: str) -> tuple[Tensor, Tensor]:
+    path = folder / "cifar-10-batches-bin" / f"{name}.bin"
+    size = path.stat().st_size
+    if size != RECORDS * RECORD:
+        raise BadFileError(f"{path} has {size} bytes; expected {RECORDS * RECORD}: {RECORDS} records of {RECORD}")
+    records = torch.from_file(str(path), size=size, dtype=torch.uint8).reshape(RECORDS, RECORD)
+    labels = records[:, 0].long()
+    if labels.max() > 9:
+        raise BadFileError(f"{path}: a label is {int(labels.max())}; allowed: 0 to 9")
+    return records[:, 1:], labels
+
+
+def _python(folder: Path, name: str) -> tuple[Tensor, Tensor]:
+    path = folder / "cifar-10-batches-py" / name
+    rows, labels = unpickle.load_batch(path)
+    if len(rows) != RECORDS:
+        raise BadFileError(f"{path} holds {len(rows)} images; expected {RECORDS}")
+    return rows, torch.tensor(labels)

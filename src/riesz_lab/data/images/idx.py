@@ -1,0 +1,68 @@
+"""MNIST's IDX files, gzip or plain: a big-endian header, then bytes.
+
+    magic (4 bytes: 0, 0, 8 = uint8, number of dims), one 4-byte size per dim, the values
+
+The header is checked before anything is allocated, and never more than it announces is unpacked.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from riesz_lab.data.images.types import Images
+from riesz_lab.errors import BadFileError, MissingDataError
+
+MOST_IMAGES = 1_000_000
+SIDE = 28
+PREFIXES = {"train": "train", "test": "t10k"}
+
+
+def load(folder: Path, split: str) -> Images:
+    """The images of one split, "train" or "test"."""
+    prefix = PREFIXES[split]
+    images_NHW = read(find(folder, f"{prefix}-images-idx3-ubyte"), dims=3)
+    labels_N = read(find(folder, f"{prefix}-labels-idx1-ubyte"), dims=1)
+    if len(images_NHW) != len(labels_N):
+        raise BadFileError(f"{folder}: {len(images_NHW)} {split} images but {len(labels_N)} labels")
+    if labels_N.max() > 9:
+        raise BadFileError(f"{folder}: a {split} label is {int(labels_N.max())}; allowed: 0 to 9")
+    return Images(images_NHW.unsqueeze(-1), labels_N.long())
+
+
+def find(folder: Path, name: str) -> Path:
+    """The file, plain or gzip."""
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise MissingDataError(f"{folder / name} (or {name}.gz) is not there")
+
+
+def read(path: Path, dims: int) -> Tensor:
+    """The tensor in an IDX file of bytes."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            header = file.read(4 + 4 * dims)
+            if len(header) < 4 + 4 * dims or header[:4] != bytes((0, 0, 8, dims)):
+                raise BadFileError(
+                    f"{path} is not an IDX file of bytes with {dims} dims: it starts with {header[:4]!r}"
+                )
+            shape = struct.unpack(f">{dims}I", header[4:])
+            if not 0 < shape[0] <= MOST_IMAGES or any(side != SIDE for side in shape[1:]):
+                wanted = (f"1..{MOST_IMAGES}", *[SIDE] * (dims - 1))
+                raise BadFileError(f"{path} announces shape {shape}; allowed: {wanted}")
+            size = math.prod(shape)
+            # One byte more than announced, to notice a file that goes on.
+            values = file.read(size + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadFileError(f"{path} cannot be read: {error}") from None
+    if len(values) != size:
+        more = "more" if len(values) > size else f"only {len(values)}"
+        raise BadFileError(f"{path} announces {size} values and holds {more}")
+    return torch.frombuffer(bytearray(values), dtype=torch.uint8).reshape(shape)

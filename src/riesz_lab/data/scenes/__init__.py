@@ -1,0 +1,1 @@
+"""Datasets of scenes: images with a class per pixel."""

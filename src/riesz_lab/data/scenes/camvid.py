@@ -1,0 +1,58 @@
+"""CamVid as SegNet's authors prepared it: 367, 101 and 233 street scenes, 11 classes, 11 is void. Either
+
+    {train,val,test}/<name>.png  and  {train,val,test}annot/<name>.png
+
+below one folder, or the same inside train.zip, val.zip and test.zip. Images may be JPEG or PNG.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from riesz_lab.data import files
+from riesz_lab.data.files import File
+from riesz_lab.data.scenes import pairs
+from riesz_lab.data.scenes.labels import Labels, plain
+from riesz_lab.data.scenes.scene import Scene
+from riesz_lab.errors import MissingDataError
+
+LABELS = plain(
+    ("sky", "building", "pole", "road", "pavement", "tree", "sign", "fence", "car", "pedestrian", "bicyclist"),
+    (
+        (128, 128, 128),
+        (128, 0, 0),
+        (192, 192, 128),
+        (128, 64, 128),
+        (60, 40, 222),
+        (128, 128, 0),
+        (192, 128, 128),
+        (64, 64, 128),
+        (64, 0, 128),
+        (64, 64, 0),
+        (0, 128, 192),
+    ),
+    void=11,
+)
+
+
+def labels(which: str) -> Labels:
+    return LABELS
+
+
+def scenes(folder: Path, split: str) -> tuple[Scene, ...]:
+    archive = folder / f"{split}.zip"
+    if (folder / split).is_dir():
+        return pairs.paired(folder / split, folder / f"{split}annot")
+    if archive.is_file():
+        return _zipped(archive, split)
+    raise MissingDataError(f"CamVid is not in {folder}: expected {split}/ and {split}annot/, or {split}.zip")
+
+
+def _zipped(archive: Path, split: str) -> tuple[Scene, ...]:
+    by_folder: dict[str, dict[str, File]] = {split: {}, f"{split}annot": {}}
+    for name in files.members(archive):
+        path = PurePosixPath(name)
+        # The last folder counts: archives are packed with and without one around everything.
+        if path.suffix.lower() in pairs.SUFFIXES and path.parent.name in by_folder:
+            by_folder[path.parent.name][path.stem] = File(archive, name)
+    return pairs.match(*by_folder.values(), f"{archive}, {split}/", f"{archive}, {split}annot/")

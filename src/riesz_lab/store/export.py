@@ -1,0 +1,51 @@
+"""Flat records as CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.utils import atomic
+
+KINDS = (".csv", ".parquet")
+
+
+def write(records: list[dict[str, Any]], path: Path) -> None:
+    """Write records to a file, as its name says; the columns are those of any record, blank where one has none."""
+    if path.suffix not in KINDS:
+        raise ConfigError(f"cannot write {path}: allowed are names that end in {' or '.join(KINDS)}")
+    names = list(dict.fromkeys(name for record in records for name in record))
+    atomic.write_bytes(path, _csv(records, names) if path.suffix == ".csv" else _parquet(records, names))
+
+
+def _csv(records: list[dict[str, Any]], names: list[str]) -> bytes:
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return file.getvalue().encode()
+
+
+def _parquet(records: list[dict[str, Any]], names: list[str]) -> bytes:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise LabError("Parquet needs pyarrow: pip install 'riesz[parquet]'. CSV needs nothing") from None
+    columns = {name: _column([record.get(name) for record in records]) for name in names}
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table(columns), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _column(values: list[Any]) -> Any:
+    import pyarrow
+
+    try:
+        return pyarrow.array(values)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+        # A setting that may be a name or a number, such as the direction.
+        return pyarrow.array([None if value is None else str(value) for value in values])

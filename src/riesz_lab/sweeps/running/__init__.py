@@ -1,0 +1,1 @@
+"""Running a sweep's trials: driver, executors, workers, display."""

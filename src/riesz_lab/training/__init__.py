@@ -1,0 +1,1 @@
+"""Training one trial: loop, checkpoints, devices, progress."""

@@ -1,0 +1,95 @@
+"""From a config to an optimizer, its learning rate at any step, and the metric attached to it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+import riesz
+from riesz_lab.config import Config
+from riesz_lab.errors import ConfigError, LabError, unknown
+from riesz_lab.utils.importing import load_object
+from riesz_lab.utils.options import parse
+
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
+
+
+def check(config: Config) -> None:
+    """Raise if the optimizer cannot be made."""
+    build(config, nn.Linear(1, 1))
+
+
+def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch.optim.Optimizer:
+    """The optimizer of one model; `lr` overrides the config's where a task has several."""
+    kind = _kind(config.optimizer)
+    options: dict[str, Any] = {
+        "lr": config.lr if lr is None else lr,
+        **parse("optimizer_options", config.optimizer_options),
+    }
+    accepted = inspect.signature(kind).parameters
+    if "weight_decay" in accepted:
+        options.setdefault("weight_decay", config.weight_decay)
+    if kind is torch.optim.SGD:
+        options = {"momentum": config.momentum, "nesterov": config.nesterov, **options}
+    try:
+        optimizer = kind(model.parameters(), **options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"optimizer {config.optimizer!r} cannot be made with {options}: {error}") from None
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(f"optimizer {config.optimizer!r} made a {type(optimizer).__name__}, not a torch Optimizer")
+    for group in optimizer.param_groups:
+        group["initial_lr"] = group["lr"]
+    return optimizer
+
+
+def attach(config: Config, optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | None:
+    """Direct the optimizer as the config says; nothing for the identity, which is the plain optimizer."""
+    metric = riesz.metric(config.metric)
+    if metric == riesz.Identity():
+        return None
+    try:
+        return riesz.attach(
+            optimizer,
+            model,
+            metric=metric,
+            direction=config.direction,
+            layers=config.layers,
+            backend=config.backend,
+            control=None if config.control == "none" else config.control,
+        )
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise LabError(str(error)) from error
+
+
+def set_rate(config: Config, optimizer: torch.optim.Optimizer, step: int, steps_per_epoch: int, total: int) -> None:
+    """Give the optimizer the rate of this step. A pure function of progress, so there is nothing to save."""
+    factor = rate_factor(config, step, steps_per_epoch, total)
+    for group in optimizer.param_groups:
+        group["lr"] = group["initial_lr"] * factor
+
+
+def rate_factor(config: Config, step: int, steps_per_epoch: int, total: int) -> float:
+    """What the initial rate is multiplied with at a step, counted from 0, of `total`."""
+    warmup_steps = config.warmup_epochs * steps_per_epoch
+    warm = min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
+    if config.schedule == "constant":
+        return warm
+    if config.schedule == "step":
+        return float(warm * config.drop_factor ** (step // steps_per_epoch // config.drop_every))
+    return warm * 0.5 * (1 + math.cos(math.pi * step / total))
+
+
+def _kind(name: str) -> Any:
+    if ":" in name:
+        return load_object("optimizer", name)
+    if name not in OPTIMIZERS:
+        raise ConfigError(unknown("optimizer", name, OPTIMIZERS) + ", or any as 'package.module:Class'")
+    return OPTIMIZERS[name]

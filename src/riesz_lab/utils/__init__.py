@@ -1,0 +1,1 @@
+"""What every room of the lab may use: files, text, random numbers, imports by path."""

@@ -1,0 +1,107 @@
+"""What the compiled backend remembers of a step never outlives a change."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import riesz
+from kernel_oracle import METRIC, expected, relative_error
+from riesz.backends import cpu as backend
+from riesz.backends import native, registry
+from riesz.backends import tensor_guard as alike
+from riesz.layout.axis import Axis, ColumnView
+
+pytestmark = pytest.mark.skipif(isinstance(native.load(), str), reason="the compiled library is not here")
+
+
+@pytest.fixture(params=["guards", "spelled out"])
+def way_to_compare(request, monkeypatch):
+    if request.param == "spelled out":
+        monkeypatch.setattr(alike, "_by_guards", lambda gradients: None)
+    monkeypatch.setattr("riesz.apply._planned", {})
+
+
+CHANGES = {
+    "another memory": lambda f: f.clone(),
+    "another dtype": lambda f: f.double(),
+    "another shape": lambda f: f[:10].clone(),
+    "channels last": lambda f: f.to(memory_format=torch.channels_last),
+    "strided": lambda f: torch.stack([f, f], -1)[..., 0],
+    "transposed": lambda f: f.clone().transpose(0, 1),
+    "a parameter": lambda f: torch.nn.Parameter(f.clone()),
+    "negative": lambda f: torch._neg_view(-f),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_is_stale_when_a_gradient_is_replaced(change, way_to_compare):
+    f, other = torch.randn(12, 12, 3, 3), torch.randn(7, 4)
+    riesz.precondition_([f.clone(), other.clone()], METRIC)
+    for _ in range(2):
+        changed = CHANGES[change](f)
+        wanted = expected(changed, METRIC)
+        riesz.precondition_([changed, second := other.clone()], METRIC)
+        assert relative_error(changed.detach(), wanted) <= 5e-6
+        assert relative_error(second, expected(other, METRIC)) <= 5e-6
+
+
+def test_a_plan_is_used_and_forgotten_when_a_better_backend_appears(monkeypatch, way_to_compare):
+    calls = []
+    real = backend._call
+    monkeypatch.setattr(backend, "_call", lambda *arguments: calls.append(1) or real(*arguments))
+    monkeypatch.setattr(backend, "_direct_", None)
+    planned = registry.Planned()
+    f = torch.randn(9, 4)
+    assert not planned.direct_([f], METRIC)
+    planned.learn("auto", [f], [ColumnView.open(f, Axis(0))])
+    assert planned.direct_([f], METRIC)
+    assert len(calls) == 1
+    better = registry.Backend("better", "", 1, lambda: None, lambda g: None, lambda jobs, metric: None)
+    monkeypatch.setitem(registry._backends, "better", better)
+    assert not planned.direct_([f], METRIC)
+
+
+def attached(metric=METRIC, **options):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ConvTranspose2d(8, 8, 3), torch.nn.Conv2d(8, 8, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    return model, optimizer, riesz.attach(optimizer, model, metric=metric, **options)
+
+
+def steps_right(model, optimizer, metric):
+    weights = [(module.weight, int(isinstance(module, torch.nn.ConvTranspose2d))) for module in model]
+    wanted = [None if w.grad is None else expected(w.grad, metric, dim) for w, dim in weights]
+    optimizer.step()
+    for (w, _), f in zip(weights, wanted, strict=True):
+        assert (w.grad is None) == (f is None)
+        assert f is None or relative_error(w.grad, f) <= 5e-6
+
+
+def test_the_hook_follows_gradients_that_come_and_go():
+    model, optimizer, attachment = attached()
+    for missing in (None, None, 1, 2, None, 0, None):
+        for module in model:
+            module.weight.grad = torch.randn_like(module.weight)
+        if missing is not None:
+            model[missing].weight.grad = None
+        steps_right(model, optimizer, METRIC)
+    attachment.metric = riesz.SobolevTilde(0.5)
+    for module in model:
+        module.weight.grad = torch.randn_like(module.weight)
+    steps_right(model, optimizer, riesz.SobolevTilde(0.5))
+
+
+def test_the_hook_follows_parameters_that_are_swapped():
+    model, optimizer, _ = attached()
+    for _ in range(3):
+        for module in model:
+            module.weight.grad = torch.randn_like(module.weight)
+        steps_right(model, optimizer, METRIC)
+    # Same shapes, other layers: the axes change places.
+    model[1], model[2] = torch.nn.Conv2d(8, 8, 3), torch.nn.ConvTranspose2d(8, 8, 3)
+    optimizer.param_groups[0]["params"] = list(model.parameters())
+    for _ in range(2):
+        for module in model:
+            module.weight.grad = torch.randn_like(module.weight)
+        steps_right(model, optimizer, METRIC)

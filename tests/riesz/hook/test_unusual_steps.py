@@ -1,0 +1,214 @@
+"""Steps that are called in unusual ways: never squared, never silently plain."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import riesz
+from riesz.hook.attachment import attachment_of
+from training import network
+
+
+class Plain(torch.optim.Optimizer):
+    """The least an optimizer can be; what it does in a step is given."""
+
+    def __init__(self, parameters, act):
+        super().__init__(parameters, {"lr": 0.1})
+        self.act = act
+
+    def step(self, closure=None):
+        return self.act(self, closure)
+
+
+def conv():
+    return nn.Sequential(nn.Conv2d(2, 4, 3, bias=False))
+
+
+def attached(make, model=None, **settings):
+    model = model or conv()
+    optimizer = make(model.parameters())
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2(), **settings)
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    return model[0].weight, optimizer
+
+
+def directed(weight):
+    """How often the weight's gradient of ones was directed: ReweightedL2(1) doubles it."""
+    return {1.0: 0, 2.0: 1, 4.0: 2}[weight.grad.unique().item()]
+
+
+@pytest.mark.parametrize("value", [0.5, torch.tensor(0.5), "text"])
+def test_an_argument_that_cannot_be_called_is_no_closure(value):
+    seen = []
+    weight, optimizer = attached(lambda p: Plain(p, lambda self, given: seen.append(given)))
+    optimizer.step(value)
+    assert seen == [value]
+    assert directed(weight) == 1
+
+
+def test_a_closure_evaluated_twice_without_new_gradients_directs_once():
+    weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: (closure(), closure())))
+    optimizer.step(lambda: 0.0)
+    assert directed(weight) == 1
+
+
+def test_a_closure_that_computes_anew_is_directed_anew():
+    weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: (closure(), closure())))
+
+    def closure():
+        weight.grad = torch.ones_like(weight)
+
+    optimizer.step(closure)
+    assert directed(weight) == 1
+    optimizer.step(lambda: weight.grad.fill_(1.0))
+    assert directed(weight) == 1
+
+
+def test_a_closure_that_is_never_evaluated_raises():
+    weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: None))
+    with pytest.raises(RuntimeError, match=r"Plain\.step was given a closure and did not evaluate it"):
+        optimizer.step(lambda: 0.0)
+    optimizer.step()
+    assert directed(weight) == 1
+
+
+def test_a_step_that_keeps_its_closure_from_its_base_is_directed():
+    class Dropping(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step()
+
+    torch.optim.SGD(conv().parameters(), lr=0.1)
+    weight, optimizer = attached(lambda p: Dropping(p, lr=0.0))
+    optimizer.step(lambda: None)
+    assert directed(weight) == 1
+
+
+def test_one_gradient_reached_twice_is_directed_once():
+    for backend in ("auto", "eager", "reference"):
+        model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.Conv2d(2, 4, 3, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        riesz.attach(optimizer, model, metric=riesz.ReweightedL2(), backend=backend)
+        for _ in range(3):
+            model[0].weight.grad = model[1].weight.grad = torch.ones(4, 2, 3, 3)
+            optimizer.step()
+            assert directed(model[0].weight) == 1
+
+
+def test_a_shallow_copy_is_refused():
+    _, optimizer = attached(lambda p: torch.optim.SGD(p, lr=0.1))
+    with pytest.raises(RuntimeError, match="is a shallow copy"):
+        copy.copy(optimizer).step()
+    with pytest.raises(TypeError, match="cannot be copied by itself"):
+        copy.copy(attachment_of(optimizer))
+    optimizer.step()
+
+
+def test_a_class_that_copies_itself_is_warned_of():
+    class Copying(torch.optim.SGD):
+        def __deepcopy__(self, memo):
+            return Copying([p.detach().clone().requires_grad_() for p in self.param_groups[0]["params"]], lr=0.1)
+
+    with pytest.warns(UserWarning, match="Copying has a __deepcopy__ of its own"):
+        attached(lambda p: Copying(p, lr=0.1))
+
+
+class Mine(riesz.directed(torch.optim.SGD)):
+    """A user's subclass of a directed class, at module level as pickle asks."""
+
+
+def test_a_subclass_of_a_directed_class_pickles_as_itself():
+    model = conv()
+    optimizer = Mine(model.parameters(), lr=0.1, metric="sobolev", model=model)
+    assert type(pickle.loads(pickle.dumps(optimizer))) is Mine
+
+
+def test_a_step_that_only_looks_hooked_is_refused():
+    class Wrapped(torch.optim.SGD):
+        @functools.wraps(torch.optim.SGD.step)
+        def step(self, closure=None):
+            return torch.optim.SGD.step.__wrapped__(self, closure)
+
+    torch.optim.SGD(conv().parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="runs no step hooks"):
+        attached(lambda p: Wrapped(p, lr=0.1))
+
+
+def test_a_layer_lost_by_swapping_raises():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.zeros(6, 2, 3, 3))
+    with pytest.raises(ValueError, match="parameters were replaced, and 1 that were directed are no longer known"):
+        optimizer.step()
+
+
+def test_overflow_made_by_directing_is_shown_to_a_fused_scaler():
+    model = conv().half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    before = model[0].weight.detach().clone()
+    for _ in range(3):
+        scaler.scale(torch.ones(()))
+        model[0].weight.grad = torch.full_like(model[0].weight, 40000.0)
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(model[0].weight, before)
+
+
+def test_detach_leaves_the_groups_as_they_were():
+    model = conv()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    keys = set(optimizer.param_groups[0])
+    attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    attachment.schedule(lambda step: None)
+    optimizer.step()
+    attachment.detach()
+    assert set(optimizer.param_groups[0]) == keys
+
+
+def test_a_schedule_that_remembers_resumes_with_its_metric_and_its_count():
+    def schedule(step):
+        return riesz.Identity() if step == 2 else None
+
+    model = conv()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    attachment.schedule(schedule)
+    for _ in range(4):
+        optimizer.step()
+    new = torch.optim.SGD(model.parameters(), lr=0.1)
+    resumed = riesz.attach(new, model, metric=riesz.ReweightedL2())
+    resumed.schedule(schedule)
+    new.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert (resumed.metric, resumed.step) == (riesz.Identity(), 4)
+    new.load_state_dict(torch.optim.SGD(model.parameters(), lr=0.1).state_dict())
+    assert resumed.step == 0
+
+
+def test_a_step_that_only_creates_state_is_not_counted():
+    model = conv()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    attachment.schedule(lambda step: {"lam": 1.0 + step})
+    optimizer.step()
+    assert attachment.step == 0
+    optimizer.param_groups[0]["lr"] = 0.1
+    optimizer.step()
+    assert (attachment.step, attachment.metric.lam) == (1, 1.0)
+
+
+def test_a_bad_setting_in_a_checkpoint_is_refused_when_it_is_loaded():
+    model = conv()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    state = optimizer.state_dict()
+    state["param_groups"][0]["riesz_metric"] = "sobolef"
+    with pytest.raises(ValueError, match="param group 0: metric 'sobolef' is not known"):
+        optimizer.load_state_dict(state)

@@ -1,0 +1,102 @@
+"""The arithmetic of sharding, without processes: who holds which rows, the low rank of what they need, its price."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch.distributed.tensor import Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+import riesz
+from cases import METRICS
+from riesz.backends.reference import dense
+from riesz.sharded.cost import gather_bytes, transpose_bytes
+from riesz.sharded.low_rank import couplings, low_rank, tables
+from riesz.sharded.rows import Rows, Run, deal, rows
+
+
+def rows_by_torch(length, places, sizes, seat):
+    index = torch.arange(length)
+    for place, size, coordinate in zip(places, sizes, seat, strict=True):
+        index = place._split_tensor(index, size, with_padding=False)[0][coordinate]
+    return index.tolist()
+
+
+@hypothesis.given(
+    length=st.integers(0, 60),
+    cuts=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max_size=3),
+)
+def test_every_rank_holds_the_rows_that_torch_deals_it(length, cuts):
+    places = [_StridedShard(0, split_factor=pieces) if pieces > 1 else Shard(0) for pieces, _ in cuts]
+    sizes = [parts for _, parts in cuts]
+    seats = tuple(tuple(seat) for seat in torch.cartesian_prod(*map(torch.arange, sizes)).view(-1, len(cuts)).tolist())
+    for seat, runs in zip(seats, deal(length, tuple(cuts), seats), strict=True):
+        held = [row for run in runs for row in range(run.start, run.stop)]
+        assert held == rows_by_torch(length, places, sizes, seat)
+
+
+def test_rows_that_do_not_add_up_are_refused():
+    with pytest.raises(ValueError, match="do not add up to whole columns of 5"):
+        Rows(5, ((Run(0, 2),), (Run(3, 2),)))
+
+
+def test_groups_that_fall_on_ranks_as_wholes_need_nobody():
+    seats = ((0,), (1,))
+    assert rows(4, 1, deal(16, ((1, 2),), seats)).slots == 0
+    straddling = rows(5, 1, deal(15, ((1, 2),), seats))
+    assert straddling.runs == ((Run(0, 5), Run(5, 3)), (Run(8, 2), Run(10, 5)))
+    assert straddling.partners(Run(5, 3)) == [(0, 0, Run(5, 3)), (1, 0, Run(8, 2))]
+
+
+@pytest.mark.parametrize("metric", [*METRICS, riesz.Sobolev(1e4), riesz.SobolevTilde(1e4, blend=0.0)], ids=str)
+@pytest.mark.parametrize("lengths", [(1, 1), (2, 3, 1), (5, 5), (16, 7, 9), (33, 31, 1, 200)], ids=str)
+def test_shards_and_a_few_sums_make_up_the_whole_operator(metric, lengths):
+    n = sum(lengths)
+    factors = low_rank(metric, n)
+    if factors is None:
+        return
+    edges = [sum(lengths[:i]) for i in range(len(lengths))]
+    runs = tuple(Run(start, length) for start, length in zip(edges, lengths, strict=True))
+    sums = torch.block_diag(*(tables(factors, run.length)[0] for run in runs))
+    built = torch.zeros(n, n, dtype=torch.float64)
+    for run in runs:
+        own = slice(run.start, run.stop)
+        built[own, own] += dense(factors.alone(metric, run.length), run.length)
+        built[own] += metric.scale * tables(factors, run.length)[1] @ couplings(factors, run, runs) @ sums
+    wanted = dense(metric, n)
+    assert (built - wanted).abs().max() <= 1e-13 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("n", [64, 256, 257, 512, 1024])
+def test_what_is_rounded_on_the_way_does_not_show_at_high_frequencies(n):
+    """Without blend, SobolevTilde damps such columns by about n^2: what the terms lose is that much more of them."""
+    metric = riesz.SobolevTilde(blend=0.0)
+    factors, runs = low_rank(metric, n), (Run(0, n // 3), Run(n // 3, n - n // 3))
+    angle_N1 = 2 * torch.pi * torch.arange(n, dtype=torch.float64)[:, None] / n
+    columns_NC = torch.cat([torch.cos((n // 2 - k) * angle_N1 + 0.7) for k in range(4)], dim=1)
+    sums = [tables(factors, run.length)[0] @ columns_NC[run.start : run.stop] for run in runs]
+    heard = torch.cat([part for its in sums for part in (its[: factors.exact], its[factors.exact :].float().double())])
+    built = [
+        dense(factors.alone(metric, run.length), run.length) @ columns_NC[run.start : run.stop]
+        + metric.scale * tables(factors, run.length)[1] @ (couplings(factors, run, runs) @ heard)
+        for run in runs
+    ]
+    wanted = dense(metric, n) @ columns_NC
+    assert ((torch.cat(built) - wanted).abs().amax(0) / wanted.abs().amax(0)).max() <= 4e-6
+
+
+@pytest.mark.parametrize("metric", [riesz.SobolevTilde(), riesz.Sobolev()], ids=str)
+def test_sums_are_fewer_bytes_up_to_about_the_root_of_half_or_a_third_of_the_length(metric):
+    def cheaper(n, ranks):
+        dealt = rows(n, 1, deal(n, ((1, ranks),), tuple((rank,) for rank in range(ranks))))
+        factors = low_rank(metric, n)
+        return gather_bytes(factors, dealt, 64 * ranks, torch.float32) <= transpose_bytes(
+            dealt, 64 * ranks, torch.float32
+        )
+
+    for n in (64, 512, 2048):
+        edge = (8 * n / (24 if isinstance(metric, riesz.SobolevTilde) and n > 256 else 16)) ** 0.5
+        assert cheaper(n, int(edge * 0.9))
+        assert not cheaper(n, int(edge * 1.2) + 1)

@@ -1,0 +1,170 @@
+"""The command line as a user sees it: no traceback for a mistake, a suggestion where there is one."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lab_helpers import write_idx
+from riesz_lab import cli
+from riesz_lab.commands import demo_run as demo
+from riesz_lab.recipes import RECIPES
+
+
+def test_help_lists_every_command(riesz):
+    status, out, _ = riesz("--help")
+    assert status == 0
+    assert all(f"  {name}" in out for name in cli.COMMANDS)
+
+
+def test_a_reader_that_stops_is_no_error():
+    reads, writes = os.pipe()
+    os.close(reads)
+    ended = subprocess.run([sys.executable, "-m", "riesz_lab", "--help"], stdout=writes, stderr=subprocess.PIPE)
+    os.close(writes)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_version(riesz):
+    assert riesz("--version")[1].startswith("riesz ")
+
+
+def test_misspelt_command(riesz):
+    status, _, err = riesz("trian")
+    assert status == 2
+    assert "Did you mean 'train'?" in err
+
+
+def test_misspelt_recipe(riesz):
+    status, _, err = riesz("train", "cifar10-resnet65-b8")
+    assert status == 1
+    assert "Did you mean 'cifar10-resnet56-b8'?" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--metrc", "sobolev"), "--metric"),
+        (("--batch-size", "many"), "--batch-size"),
+        (("--augment", "mixup"), "--augment"),
+    ],
+)
+def test_misspelt_or_malformed_option(riesz, option, told):
+    status, out, err = riesz("train", "demo", *option)
+    assert status == 2
+    assert told in out + err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--metric", "sobolef"), "did you mean 'sobolev'"),
+        (("--batch-size", "0"), "batch_size=0 cannot be; allowed: 1 or more"),
+        (("--model", "resnet"), "model 'resnet' is not known"),
+        (("--dataset", "mnist6k"), "Did you mean 'mnist5k'"),
+        (("--dataset", "mnist"), "riesz data fetch mnist"),
+        (("--precision", "16-mixed", "--accelerator", "cpu"), "needs a GPU"),
+        (("--devices", "0"), "devices=0"),
+        (("--threads", "0"), "threads=0"),
+    ],
+)
+def test_impossible_values_are_explained(riesz, option, told):
+    status, _, err = riesz("train", "demo", "--data-dir", "nowhere", *option)
+    assert status == 1
+    assert told in err
+    assert not os.path.exists("runs")
+
+
+def test_train_help_lists_recipes_and_every_setting(riesz):
+    assert all(name in riesz("train", "--help")[1] for name in RECIPES)
+    out = riesz("train", "demo", "--help")[1]
+    assert all(option in out for option in ("--metric", "--batch-size", "--max-steps", "--devices", "--runs", "--seed"))
+
+
+def test_recipe_must_come_first(riesz):
+    assert "the recipe comes first" in riesz("train", "--seed", "3")[2]
+
+
+def test_recipes_tell_their_cost(riesz):
+    status, out, _ = riesz("recipes")
+    assert status == 0
+    assert all(name in out for name in RECIPES)
+    assert "853,018" in out
+
+
+def test_train_stores_a_result_and_shows_it_again(riesz, tmp_path):
+    write_idx(tmp_path / "data" / "mnist")
+    command = ("train", "mnist-cnn", "--max-steps", "3", "--batch-size", "8", "--seed", "3", "--data-dir", "data")
+    command += ("--metric", "sobolev-tilde(lam=0.5)", "--threads", "1", "--accelerator", "cpu")
+    status, out, _ = riesz(*command)
+    assert status == 0
+    assert "142,410 parameters, 3 steps, stored in runs/mnist-cnn/sobolev-tilde-seed3-" in out
+    (stored,) = (tmp_path / "runs").glob("*/*/config.json")
+    assert json.loads(stored.read_text())["metric"] == "sobolev-tilde(lam=0.5)"
+    assert "complete already" in riesz(*command)[1]
+    # The stored config is a recipe too.
+    assert "complete already" in riesz("train", stored, "--data-dir", "data")[1]
+
+
+def test_a_config_from_a_file_runs_no_code_that_the_user_did_not_name(riesz, tmp_path):
+    (tmp_path / "evil.json").write_text('{"dataset": "os:abort"}')
+    status, _, err = riesz("train", "evil.json")
+    assert status == 1
+    assert "asks to run code, dataset='os:abort'" in err
+
+
+def test_a_divergent_trial_is_reported_without_a_stack_trace(riesz):
+    status, out, err = riesz("train", "demo", "--lr", "1e30", "--train-limit", "50", "--accelerator", "cpu")
+    assert status == 0
+    assert "diverged: the loss was no number any more" in out
+    assert err == ""
+
+
+def test_data_commands(riesz, tmp_path):
+    write_idx(tmp_path / "mnist")
+    status, out, _ = riesz("data", "list", "--data-dir", ".")
+    assert status == 0
+    assert "riesz data fetch cifar10" in out
+    status, out, _ = riesz("data", "verify", "mnist", "--data-dir", ".")
+    assert status == 1
+    assert out.count("WRONG") == 4
+    assert riesz("data", "verify", "mnist5k")[0] == 0
+    assert "Did you mean 'verify'" in riesz("data", "verfy")[2]
+    assert "Did you mean 'mnist'" in riesz("data", "fetch", "mnits")[2]
+
+
+def test_doctor_says_what_works(riesz):
+    status, out, _ = riesz("doctor")
+    assert status == 0, out
+    assert "eager on cpu: 4 metrics, largest error" in out
+    assert "cpu: a short trial trains, saves and is scored: 3 steps" in out
+
+
+def test_without_the_extra_the_command_says_how_to_install_it(riesz, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(cli, "find_spec", lambda name: None if name in ("tyro", "pooch") else found(name))
+    status, _, err = riesz("recipes")
+    assert status == 1
+    assert "not installed: pooch, tyro" in err
+    assert "pip install 'riesz[lab]'" in err
+
+
+def test_demo_prints_a_table_and_where_it_is_stored(riesz, monkeypatch, tmp_path):
+    from dataclasses import replace
+
+    from riesz_lab import recipes
+
+    small = replace(recipes.recipe("demo"), train_limit=100, test_limit=50, epochs=1)
+    monkeypatch.setattr(demo, "recipe", lambda name: small)
+    status, out, _ = riesz("demo", "--seeds", "3")
+    assert status == 0
+    assert "9 trials: 3 methods, 3 seeds each" in out
+    assert all(method in out for method in demo.METRICS)
+    assert "3 pairs" in out
+    assert f"Stored: {tmp_path / 'runs' / 'demo'}" in out
+    assert "<h1>The demo of riesz</h1>" in (tmp_path / "runs" / "demo" / "report.html").read_text()
+    assert "(stored before)" in riesz("demo", "--seeds", "1")[1]

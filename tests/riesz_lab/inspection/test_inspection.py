@@ -1,0 +1,147 @@
+"""Inspection: files are read safely, and what is measured is what the docs define."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from hostile_checkpoints import SENTINEL, cases, legacy, saved
+from riesz_lab import cli
+from riesz_lab.errors import BadFileError
+from riesz_lab.inspection import inspect, inspect_tensors, read_tensors, regularity
+from riesz_lab.inspection.regularity import correlation_curve
+
+HOSTILE = dict(cases())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_end_in_a_clear_error(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(HOSTILE[name])
+    with pytest.raises(BadFileError, match=re.escape(name)):
+        inspect(tmp_path / name)
+    assert not (tmp_path / SENTINEL).exists()
+
+
+def test_there_are_at_least_20_hostile_files():
+    assert len(HOSTILE) >= 20
+
+
+def test_missing_file_and_folder_are_named(tmp_path):
+    with pytest.raises(BadFileError, match="nowhere"):
+        read_tensors(tmp_path / "nowhere.pt")
+    with pytest.raises(BadFileError, match="not a file"):
+        read_tensors(tmp_path)
+
+
+def weights():
+    return {"a.weight": torch.randn(16, 8, 3, 3), "a.bias": torch.randn(16), "b.weight": torch.randn(4, 16)}
+
+
+def test_every_format_gives_the_same_tensors(tmp_path):
+    state = weights()
+    save_file(state, tmp_path / "1")
+    (tmp_path / "2").write_bytes(saved(state))
+    (tmp_path / "3").write_bytes(legacy({"state_dict": state, "optimizer": {"exp_avg": torch.ones(16, 8, 3, 3)}}))
+    for name in "123":
+        found = read_tensors(tmp_path / name)
+        assert found.keys() == state.keys()
+        assert all(torch.equal(found[key], state[key]) for key in state)
+
+
+def test_a_checkpoint_that_holds_itself_is_walked_once(tmp_path):
+    state = {"weight": torch.randn(8, 8, 3, 3)}
+    nested = [state]
+    for _ in range(40):
+        nested = [nested, nested]
+    (tmp_path / "nested.pt").write_bytes(saved({"a": nested, "b": state}))
+    assert list(read_tensors(tmp_path / "nested.pt")) == ["b.weight"]
+
+
+def test_curve_is_the_mean_correlation_at_each_distance():
+    weight = np.random.default_rng(0).normal(size=(12, 9, 4))
+    alike = np.corrcoef(weight.reshape(12, -1))
+    found = regularity(weight)
+    expected = [np.diagonal(alike, d).mean() for d in range(1, 12)]
+    np.testing.assert_allclose(found.curve_D, expected, atol=1e-12)
+    np.testing.assert_allclose(correlation_curve(weight), expected, atol=1e-12)
+    np.testing.assert_allclose(found.level, alike[np.triu_indices(12, 1)].mean(), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [11, 12])
+def test_spectrum_is_the_share_of_power_by_frequency(n):
+    weight = np.random.default_rng(1).normal(size=(n, 8, 3)) + 0.3
+    power = np.square(np.abs(np.fft.fft(weight.reshape(n, -1), axis=0))).sum(1)
+    expected = [power[0], *(power[k] + (power[-k] if 2 * k != n else 0) for k in range(1, n // 2 + 1))]
+    np.testing.assert_allclose(regularity(weight).spectrum_F, np.array(expected) / power.sum(), atol=1e-12)
+
+
+def smooth(rng, n=32):
+    """Filters that vary slowly from one to the next."""
+    steps = np.cumsum(rng.normal(size=(n, 16, 9)), axis=0)
+    return steps - steps.mean(0)
+
+
+def test_order_is_found_where_it_is_and_gone_when_shuffled():
+    rng = np.random.default_rng(2)
+    weight = smooth(rng)
+    assert regularity(weight).p < 1e-3
+    assert regularity(weight).order > 0.1
+    assert regularity(rng.permutation(weight)).p > 0.01
+
+
+def test_level_is_found_where_filters_share_a_part():
+    rng = np.random.default_rng(3)
+    noise = rng.normal(size=(32, 16, 9))
+    shared = regularity(noise + 0.5 * rng.normal(size=(1, 16, 9)))
+    assert shared.level > shared.level_error > 0
+    assert shared.p > 0.01
+
+
+def test_p_and_interval_keep_their_promise_on_noise():
+    """100 layers of noise: about 5 with p < 0.05, about 95 intervals that hold 0; limits are binomial, 1 in 10,000."""
+    rng = np.random.default_rng(4)
+    found = [regularity(rng.normal(size=(10, 12, 1)), seed) for seed in range(100)]
+    assert sum(one.p < 0.05 for one in found) <= 14
+    assert sum(abs(one.level) <= one.level_error for one in found) >= 85
+
+
+@pytest.mark.parametrize(
+    ("tensor", "told"),
+    [
+        (torch.zeros(16, 8, 3, 3), "too small"),
+        (torch.full((16, 8, 3, 3), float("nan")), "not finite"),
+        (torch.zeros(16, 8, 3, 3, dtype=torch.int8), "int8"),
+        (torch.zeros(0, 8, 3, 3), "empty"),
+        (torch.zeros(4, 4, 3, 3), "too small"),
+        (torch.zeros(16, 8, 3, 3, device="meta"), "without numbers"),
+    ],
+)
+def test_layers_that_cannot_be_examined_say_why(tensor, told):
+    (layer,) = inspect_tensors("file", {"weight": tensor}).layers
+    assert told in layer.skipped
+
+
+def test_verdicts():
+    rng = np.random.default_rng(5)
+    regular = {f"{i}": torch.tensor(smooth(rng)).view(32, 16, 3, 3) for i in range(3)}
+    noise = {f"{i}": torch.tensor(rng.normal(size=(32, 16, 3, 3))) for i in range(3)}
+    assert inspect_tensors("a", regular).verdict.startswith("Yes: along the output")
+    assert inspect_tensors("b", noise).verdict.startswith("No: ")
+    assert inspect_tensors("c", regular | {f"n{k}": v for k, v in noise.items()}).verdict.startswith("In part: ")
+    assert inspect_tensors("d", {"bias": torch.zeros(3)}).verdict.startswith("Nothing can be said")
+
+
+def test_command_prints_a_table_and_writes_a_page(tmp_path, capsys):
+    save_file(weights(), tmp_path / "w.safetensors")
+    (tmp_path / "bad.pt").write_bytes(b"x")
+    page = tmp_path / "page.html"
+    assert cli.main(["inspect", str(tmp_path / "w.safetensors"), str(tmp_path / "bad.pt"), "-o", str(page)]) == 1
+    out, err = capsys.readouterr()
+    assert "a.weight  16x8x3x3  output" in out
+    assert "bad.pt" in err
+    assert "Correlation between filters by distance" in page.read_text()
+    assert cli.main(["inspect", str(tmp_path / "w.safetensors"), "--layers", "all"]) == 0
+    assert "b.weight  4x16" in capsys.readouterr().out

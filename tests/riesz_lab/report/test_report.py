@@ -1,0 +1,233 @@
+"""The report: a pure function of the store that renders whatever is there and names what is not."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from riesz_lab import cli
+from riesz_lab.recipes import recipe
+from riesz_lab.report import page, picture, plotting, report, text
+from riesz_lab.report.figures import FIGURES
+from stored import EVERY, change, store_sweep, store_trial
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "results"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for name in EVERY:
+        store_sweep(folder, name, trials=5 if name == "variance-mini" else 3)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def evidence(runs):
+    return report.read(runs, BENCHMARKS)
+
+
+@pytest.fixture(scope="module")
+def full(evidence, runs):
+    return report.build(evidence, runs)
+
+
+def test_every_figure_has_data_in_a_store_of_every_sweep(evidence):
+    assert [name for name, entry in FIGURES.items() if entry.make(evidence) is None] == []
+    assert sorted(entry.number for entry in FIGURES.values() if entry.number) == list(range(1, 11))
+
+
+def test_every_figure_is_valid_plotly(full):
+    from plotly import graph_objects
+
+    assert len(full.figures()) == len(FIGURES)
+    for figure in full.figures():
+        assert figure.caption
+        assert figure.alt
+        for panel in figure.panels:
+            plot = plotting.plot(panel)
+            assert plot["data"]
+            graph_objects.Figure(json.loads(json.dumps(plot, allow_nan=False)))  # raises on what plotly does not know
+
+
+def test_the_same_store_gives_the_same_bytes_within_6_megabytes(full, runs):
+    first = page.html(full)
+    assert first == page.html(report.build(report.read(runs, BENCHMARKS), runs))
+    assert len(first.encode()) < 6e6
+
+
+def test_page_is_self_contained(full):
+    found = page.html(full)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', found)[1]
+    assert "default-src &#39;none&#39;" in policy
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+
+    class Loads(HTMLParser):
+        found = ()
+
+        def handle_starttag(self, tag, attributes):
+            given = dict(attributes)
+            if "src" in given or (tag == "link") or tag in ("iframe", "object", "embed", "img", "base", "form"):
+                self.found += ((tag, given),)
+            if tag == "a" and not re.match(r"[#.]", given["href"]):
+                self.found += ((tag, given),)
+
+    loads = Loads()
+    loads.feed(found)
+    assert loads.found == ()
+
+
+def test_every_comparison_has_a_sentence(full, evidence):
+    pairs = {
+        (table.rows[label].arm.config.group, table.rows[table.rows[label].arm.baseline].arm.config.group)
+        for table in evidence.tables
+        for label, found in table.comparisons.items()
+        if found.trials
+    }
+    summary = full.sections[0]
+    assert len(summary.findings) == len(pairs) > 50
+    assert all(finding.sentence and finding.scale for finding in summary.findings)
+    assert any(line.startswith(f"{len(pairs)} comparisons of") for line in full.lead)
+    assert summary.blocks[0].alt.startswith(f"Of {len(pairs)} comparisons: ")
+
+
+def test_times_are_told_with_their_caveat_above_them(full):
+    (section,) = [section for section in full.sections if section.name == "speed"]
+    assert any("had the machine to itself" in line for line in section.text)
+
+
+def test_published_figures_stand_beside_ours(full):
+    (section,) = [section for section in full.sections if section.name == "paper"]
+    cifar = section.blocks[0].cells()
+    assert [row[4].text for row in cifar if row[3].text.startswith("paper")][:3] == ["93.24", "91.96", "86.54"]
+    assert sum(row[3].text.startswith("ours") for row in cifar) >= 9
+    # "Error reduced" of the paper's own figures, as the paper defines it.
+    row = next(row for row in cifar if row[2].text == "8" and row[0].text == "ResNet-56")
+    assert row[7].sort == pytest.approx(100 * (1 - (100 - 87.99) / (100 - 86.54)))
+
+
+def test_a_sweep_that_a_fuller_one_covers_is_not_told_twice(tmp_path):
+    store_sweep(tmp_path, "directions-mini")
+    assert [table.sweep.name for table in report.read(tmp_path).tables] == ["directions-mini"]
+
+
+def test_seeds_beyond_the_plan_count(tmp_path):
+    store_sweep(tmp_path, "regularity-mini", trials=4)
+    table = report.read(tmp_path).tables[0]
+    assert {found.n for found in table.comparisons.values()} == {4}
+
+
+def test_trials_of_no_sweep_are_compared_at_equal_settings(tmp_path):
+    for seed in (3, 8, 2**32 - 1):
+        for metric in ("identity", "sobolev-tilde(lam=0.3)"):
+            store_trial(tmp_path, replace(recipe("demo"), metric=metric, seed=seed))
+    store_trial(tmp_path, replace(recipe("demo"), metric="sobolev-tilde(lam=0.3)", seed=3, lr=0.5))
+    tables = {table.sweep.about: table for table in report.read(tmp_path).tables}
+    assert len(tables) == 2
+    (mine,) = [table for about, table in tables.items() if "rate 0.01" in about]
+    assert mine.comparisons["SobolevTilde, lam 0.3"].n == 3
+
+
+def test_partial_sweep_renders_and_says_what_is_missing(tmp_path):
+    store_sweep(tmp_path, "directions-mini", trials=2, only=4)
+    made = page.html(report.build(report.read(tmp_path), tmp_path))
+    assert "Run: riesz sweep directions-mini" in made
+    assert "2 pairs are too few" in made
+    assert "Figure 9: Image synthesis, FID by epoch. It needs riesz sweep spade-mini" in made
+
+
+def test_one_trial_alone_and_broken_ones_render(tmp_path):
+    path = store_trial(tmp_path, recipe("demo"))
+    for name, file, content in (
+        ("config", "config.json", "{"),
+        ("result", "result.json", "[]"),
+        ("history", "history.jsonl", '{"epoch": "x"}\nno json\n{"epoch": 1, "test_accuracy": "high"}\n'),
+        ("updates", "updates.jsonl", '{"epoch": 1, "layers": {"a": {"n": 1e9, "spectrum": "x"}}}\n[]\n'),
+        ("weights", "weights.safetensors", "no weights"),
+        ("environment", "environment.json", '[{"packages": 3}]'),
+    ):
+        other = Path(shutil.copytree(path, tmp_path / "demo" / f"broken-{name}"))
+        (other / file).write_text(content)
+    evidence = report.read(tmp_path)
+    assert len(evidence.store.broken) == 2
+    made = page.html(report.build(evidence, tmp_path))
+    assert "broken-config cannot be read" in made
+
+
+def test_diverged_trials_are_told(tmp_path):
+    store_sweep(tmp_path, "regularity-mini", trials=4, only=2)
+    path = next(tmp_path.glob("*/sobolev-tilde-seed0*"))
+    change(path, "result.json", status="diverged", last=None)
+    (finding,) = report.build(report.read(tmp_path)).sections[0].findings
+    assert "collapsed or diverged: 1 of 4 trials" in finding.sentence
+
+
+def test_markdown_and_csv(full, evidence):
+    told = text.markdown(full)
+    assert "## Summary" in told
+    assert "| network | optimizer | batch |" in told
+    rows = list(csv.DictReader(io.StringIO(text.comparisons_csv(evidence))))
+    assert len(rows) == sum(len(table.comparisons) for table in evidence.tables)
+    assert all(row["verdict"] for row in rows)
+    assert float(rows[0]["low"]) <= float(rows[0]["difference"]) <= float(rows[0]["high"])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_drawn_for_a_paper_the_same_every_time(name, evidence):
+    figure = FIGURES[name].make(evidence)
+    figure = replace(figure, panels=figure.panels[:1])
+    drawn = picture.draw(figure, "svg")
+    assert drawn.startswith(b"<?xml")
+    if name in ("curves", "directions", "stripes", "histogram"):
+        assert drawn == picture.draw(figure, "svg")
+
+
+def test_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runs = store_sweep(tmp_path / "runs", "lambda-fashion-mini", trials=2, only=3)
+    assert cli.main(["report", str(runs), "-o", "a.html"]) == 0
+    assert cli.main(["report", str(runs), "-o", "a.md"]) == 0
+    assert cli.main(["report", str(runs), "--format", "csv", "-o", "-"]) == 0
+    assert "sweep,scale,method" in capsys.readouterr().out
+    assert cli.main(["figure", "lambda", str(runs), "-o", "a.png"]) == 0
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert cli.main(["figure", "kernels"]) == 0
+    assert (tmp_path / "kernels.svg").exists()
+    assert cli.main(["figure"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["report", "nowhere"], "nowhere is not a folder"),
+        (["report", "empty"], "no trial is stored below empty"),
+        (
+            ["report", "empty", "-o", "r.pdf"],
+            "'r.pdf' cannot be; allowed: - for the screen, or a name that ends in .h",
+        ),
+        (["report", "empty", "--format", "csv", "-o", "r.md"], "ends in .csv"),
+        (["compare", "nowhere.py:train", "-o", "r.pdf"], "'r.pdf' cannot be"),
+        (["figure", "lamda", "empty"], "Did you mean 'lambda'?"),
+        (["figure", "fid", "empty"], "no trial is stored"),
+        (["figure", "kernels", "-o", "kernels.gif"], "ends in .svg, .png or .pdf"),
+    ],
+)
+def test_mistakes_are_explained(arguments, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert cli.main(arguments) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_figure_without_data_says_what_it_needs(tmp_path, capsys):
+    store_trial(tmp_path, recipe("demo"))
+    assert cli.main(["figure", "fid", str(tmp_path)]) == 1
+    assert "it needs riesz sweep spade-mini" in capsys.readouterr().err

@@ -1,0 +1,328 @@
+"""Sweeps are what they say, and a table is a pure function of stored trials."""
+
+from dataclasses import replace
+
+import pytest
+
+from riesz_lab.config import Config
+from riesz_lab.errors import ConfigError
+from riesz_lab.store import Store
+from riesz_lab.store.trial import Trial
+from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, text, tuning
+from riesz_lab.sweeps.running import pending as plan
+from sweep_helpers import short, write
+
+SCENES = [name for name in SWEEPS if name.removesuffix("-mini") in ("voc", "spade")]
+
+
+def two_arms(**settings):
+    arms = (Arm("SGD", short()), Arm("ours", short(metric="sobolev-tilde"), "SGD"))
+    return Sweep(**{"name": "two", "about": "", "reproduces": "", "arms": arms, "trials": 5, **settings})
+
+
+# -- definitions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_sweep_is_well_formed(name):
+    found = sweep(name)
+    assert found.name == name
+    assert found.about
+    assert found.reproduces
+    assert any(arm.baseline for arm in found.arms)
+    groups = [arm.config.group for arm in found.arms]
+    assert len(set(groups)) == len(groups), "two arms are one and the same"
+    for arm in found.arms:
+        if arm.baseline is not None:
+            # Seeds aside, an arm and its baseline train on the same data with the same network.
+            same = ("dataset", "model", "batch_size", "epochs", "lr", "train_limit", "swap_splits", "hold_out")
+            for setting in same:
+                assert getattr(arm.config, setting) == getattr(found[arm.baseline].config, setting), arm.label
+
+
+def test_every_full_sweep_has_a_small_form():
+    assert {f"{name}-mini" for name in SWEEPS if not name.endswith("-mini")} <= set(SWEEPS)
+
+
+def test_table_cifar_has_the_papers_27_cells_and_ls():
+    found = sweep("table-cifar")
+    assert sum("LS" not in arm.label for arm in found.arms) == 27
+    assert sum("LS" in arm.label for arm in found.arms) == 3
+    assert len(found.all_configs()) == 300
+
+
+@pytest.mark.parametrize("name", ["lambda-mnist", "lambda-fashion", "lambda-fashion-mini"])
+def test_lambda_runs_both_readings_and_lambda_zero_is_the_plain_optimizer(name):
+    metrics = [arm.config.metric for arm in sweep(name).arms]
+    assert metrics[0] == "identity"
+    assert "sobolev-tilde(lam=1.0, scale=20.0)" in metrics
+    assert "sobolev-tilde(lam=20.0)" in metrics
+    assert metrics.count("sobolev-tilde(lam=1.0)") == 1
+
+
+def test_directions_cross_direction_scope_and_metric():
+    arms = sweep("directions").arms
+    kinds = {(a.config.metric, a.config.direction, a.config.layers) for a in arms[1:-1]}
+    assert len(kinds) == 12
+    assert arms[-1].config.smooth_epochs == 40
+
+
+def test_a_permuted_arm_is_compared_with_the_same_metric_unpermuted():
+    found = sweep("controls")
+    for arm in found.arms:
+        if arm.config.control == "permuted":
+            assert replace(arm.config, control="none") == found[arm.baseline].config
+
+
+def test_initialisation_crosses_the_seeds_and_shares_the_plain_trials():
+    crossed, plain = sweep("initialisation"), sweep("variance")
+    seeds = {(c.effective_init_seed, c.effective_data_seed) for c in crossed.configs(crossed.arms[0])}
+    assert seeds == {(i, j) for i in range(5) for j in range(5)}
+    ids = {c.id for c in plain.configs(plain.arms[0])}
+    assert sum(c.id in ids for c in crossed.configs(crossed.arms[0])) == 5
+
+
+def test_small_forms_say_what_they_train():
+    for name in SWEEPS:
+        found = sweep(name)
+        told = {"camvid": "CamVid", "voc2012": "PascalVOC", "cityscapes": "Cityscapes"}
+        assert told.get(found.arms[0].config.dataset, "") in found.about
+    assert "shares" not in sweep("curves-mini").about
+
+
+def test_curves_share_their_trials_with_the_table():
+    table = {config.id for config in sweep("table-cifar").all_configs()}
+    assert sum(config.id not in table for config in sweep("curves").all_configs()) == 10  # LS along output
+
+
+def test_only_keeps_the_baselines_that_are_needed():
+    assert [arm.label for arm in sweep("controls").only(["0.05, channels"]).arms] == [
+        "SGD",
+        "SobolevTilde 0.05",
+        "SobolevTilde 0.05, channels permuted",
+    ]
+    with pytest.raises(ConfigError, match=r"no arm of 'controls' matches 'adam'; its arms: SGD"):
+        sweep("controls").only(["adam"])
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: sweep("lambda-mnits"), "Did you mean 'lambda-mnist'"),
+        (lambda: sweep("sweep_helpers:data"), "returned Data; allowed: riesz_lab.sweeps.Sweep"),
+        (lambda: two_arms(trials=0), "trials=0 cannot be"),
+        (lambda: two_arms(arms=(Arm("a", short()), Arm("a", short()))), "two arms labelled 'a'"),
+        (lambda: two_arms(arms=(Arm("a", short(), "b"),)), "baseline 'b' is not known"),
+    ],
+)
+def test_mistakes_are_named(make, told):
+    with pytest.raises(ConfigError, match=told):
+        make()
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_trial_has_an_estimate(name):
+    for arm in sweep(name).arms:
+        assert costs.cpu_hours(arm.config) > 0
+        # What scenes cost on a GPU is not known, and a dry run says so.
+        assert (costs.gpu_hours(arm.config) is None) == (name in SCENES)
+
+
+def test_small_forms_are_estimated_at_half_an_hour_at_most():
+    for name in SWEEPS:
+        if name.endswith("-mini"):
+            assert sum(costs.cpu_hours(config) for config in sweep(name).all_configs()) <= 0.5, name
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def test_results_pair_by_seed_and_correct_over_the_table(tmp_path):
+    found = two_arms()
+    for arm, gain in zip(found.arms, (0, 0.01), strict=True):
+        for config in found.configs(arm):
+            write(tmp_path, config, 0.9 + 0.01 * config.seed + gain + 0.0001 * gain * config.seed**2 * 100)
+    table = results(found, Store(tmp_path))
+    comparison = table.comparisons["ours"]
+    assert comparison.n == 5
+    assert comparison.verdict == "better"
+    assert comparison.p_holm == comparison.p
+    assert table.rows["SGD"].comparison is None
+    assert table.sentences[0].startswith("ours against SGD: better by")
+    assert "5/5" in text.told(table)
+    records = text.records(table)
+    assert [record["arm"] for record in records] == ["SGD", "ours"]
+    assert records[1]["interval_low"] == comparison.interval[0]
+    assert records[1]["verdict"] == "better"
+
+
+@pytest.mark.parametrize("name", ["lambda-fashion", "lambda-fashion-mini", "controls-mini"])
+def test_a_whole_sweep_is_corrected_for_its_own_comparisons(tmp_path, name):
+    found = sweep(name).with_trials(3)
+    for config in found.all_configs():
+        write(tmp_path, config, 0.8 + 0.0001 * config.seed**2)
+    for comparison in results(found, Store(tmp_path)).comparisons.values():
+        assert comparison.family == sum(arm.baseline is not None for arm in found.arms)
+
+
+def test_a_margin_may_be_a_share_of_the_baselines_mean(tmp_path):
+    found = two_arms(relative_margin=0.05)
+    for config in found.all_configs():
+        write(tmp_path, config, 0.8 + 0.01 * config.seed)
+    assert results(found, Store(tmp_path)).comparisons["ours"].margin == pytest.approx(0.05 * 0.82)
+    assert results(found, Store(tmp_path / "nowhere")).comparisons["ours"].margin == 0.002
+
+
+def test_a_part_of_a_sweep_is_corrected_for_the_whole(tmp_path):
+    whole = sweep("controls-mini")
+    part = whole.only(["ReweightedL2, norm"])
+    assert len(part.arms) == 2
+    assert part.family == sum(arm.baseline is not None for arm in whole.arms) == 8
+    for arm, gain in zip(part.arms, (0, 0.01), strict=True):
+        for config in part.configs(arm):
+            write(tmp_path, config, 0.8 + gain + 0.003 * gain * config.seed)
+    found = results(part, Store(tmp_path)).comparisons["ReweightedL2, norm kept"]
+    assert found.p_holm == pytest.approx(8 * found.p)
+    assert "after Holm for 8" in found.sentence
+
+
+def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
+    found = two_arms()
+    for config in found.configs(found.arms[0])[:4]:
+        write(tmp_path, config, 0.9)
+    write(tmp_path, found.configs(found.arms[1])[0], None, "diverged")
+    write(tmp_path, replace(short(), lr=0.9), 0.1)
+    table = results(found, Store(tmp_path))
+    assert len(table.rows["SGD"].scores) == 4
+    assert list(table.rows["ours"].scores.values()) == [None]
+    assert table.comparisons["ours"].verdict == "no claim"
+    assert "1/5" in text.told(table)
+    assert "Not complete." in text.told(table)
+
+
+def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):
+    found = two_arms(crossed=True, trials=3)
+    for arm in found.arms:
+        for config in found.configs(arm):
+            write(
+                tmp_path,
+                config,
+                0.9
+                + 0.01 * config.effective_init_seed
+                + 0.001 * config.effective_data_seed * config.effective_init_seed,
+            )
+    table = results(found, Store(tmp_path))
+    assert table.comparisons["ours"].verdict == "identical"
+    assert "standard deviation from initialisation" in text.told(table)
+
+
+# -- tuning --------------------------------------------------------------------------------------------------------
+
+
+def tuned_store(runs, best):
+    """Every arm's score is highest at its own rate."""
+    found, how = two_arms(), tuning.Tuning(factors=(0.5, 1.0, 2.0), trials=2, hold_out=20)
+    for arm in tuning.search(found, how).arms:
+        for config in tuning.search(found, how).configs(arm):
+            target = best[config.metric]
+            write(runs, config, 0.9 - abs(config.lr - target))
+    return found, how
+
+
+def test_tuning_gives_every_arm_the_same_grid_as_often_on_held_out_images_with_other_seeds():
+    found, how = two_arms(), tuning.Tuning(factors=(0.5, 1.0, 2.0), trials=2, hold_out=20)
+    search = tuning.search(found, how)
+    by_metric = {}
+    for config in search.all_configs():
+        assert config.hold_out == 20
+        assert config.seed >= tuning.FIRST_SEED
+        by_metric.setdefault(config.metric, []).append((config.lr, config.seed))
+    grids = [sorted(grid) for grid in by_metric.values()]
+    assert len(grids) == 2
+    assert grids[0] == grids[1]
+    assert len(grids[0]) == 6
+    final = {config.seed for config in found.all_configs()}
+    assert not final & {config.seed for config in search.all_configs()}
+
+
+def test_each_arm_gets_its_own_best_rate(tmp_path):
+    found, how = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": 0.025})
+    chosen = tuning.choices(found, how, Store(tmp_path))
+    assert (chosen["SGD"].rate, chosen["ours"].rate) == (0.05, 0.025)
+    assert (chosen["SGD"].at_the_edge, chosen["ours"].at_the_edge) == (False, True)
+    final = tuning.tuned(found, chosen)
+    assert [arm.config.lr for arm in final.arms] == [0.05, 0.025]
+    assert all(arm.config.hold_out == 0 for arm in final.arms)
+    told = text.told(results(final, Store(tmp_path)), chosen)
+    assert "a better rate may lie beyond it: ours" in told
+
+
+def test_a_rate_that_diverged_once_is_not_chosen(tmp_path):
+    found, how = two_arms(), tuning.Tuning(factors=(1.0, 2.0), trials=2, hold_out=20)
+    search = tuning.search(found, how)
+    for config in search.all_configs():
+        bad = config.lr > 0.05 and config.seed == tuning.FIRST_SEED
+        write(tmp_path, config, None if bad else 0.99 if config.lr > 0.05 else 0.5, "diverged" if bad else "finished")
+    assert tuning.choices(found, how, Store(tmp_path))["ours"].rate == 0.05
+
+
+def test_tuning_that_is_not_complete_is_no_tuning(tmp_path):
+    found, how = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": 0.025})
+    next(tmp_path.glob("*/identity-seed1000-*/result.json")).unlink()
+    with pytest.raises(ConfigError, match="arm 'SGD' is not tuned yet: 1 trials at rate"):
+        tuning.choices(found, how, Store(tmp_path))
+
+
+def test_a_dataset_of_unknown_size_asks_for_the_number_to_hold_out():
+    with pytest.raises(ConfigError, match="--hold-out N"):
+        tuning.search(two_arms(), tuning.Tuning())
+    assert tuning.search(two_arms(arms=(Arm("SGD", Config()),)), tuning.Tuning()).arms[0].config.hold_out == 400
+
+
+# -- plans ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_skips_what_is_complete_continues_what_is_not_and_sets_aside_what_is_damaged(tmp_path):
+    found = two_arms()
+    done, begun, failed, torn, lost = found.configs(found.arms[0])
+    write(tmp_path, done, 0.9)
+    write(tmp_path, begun, 0.9).result_file.unlink()
+    trial = write(tmp_path, failed, 0.9)
+    trial.result_file.unlink()
+    trial.fail("the disk was full")
+    write(tmp_path, torn, 0.9).result_file.write_text('{"status": "fini')
+    (write(tmp_path, lost, 0.9).path / "config.json").write_text("{}")
+    looked = plan.make(found.all_configs(), tmp_path, set_aside=False)
+    assert len(looked.aside) == 2
+    made = plan.make(found.all_configs(), tmp_path)
+    assert made.done == {done.id: "finished"}
+    assert made.failed == {failed.id: "the disk was full"}
+    assert made.interrupted == 1
+    assert {begun.id, torn.id, lost.id} <= set(made.waiting)
+    assert all(path.is_dir() for path in made.aside)
+    assert "result.json" in next(iter(made.aside.values()))
+    # They are out of the store's sight, and the next plan finds nothing to set aside.
+    assert not Store(tmp_path).broken
+    assert not plan.make(found.all_configs(), tmp_path).aside
+    assert failed.id in plan.make(found.all_configs(), tmp_path, retry_failed=True).waiting
+
+
+def test_a_failed_trial_that_is_interrupted_when_retried_counts_as_interrupted(tmp_path):
+    config = two_arms().all_configs()[0]
+    trial = Trial(tmp_path, config)
+    trial.fail("the disk was full")
+    assert plan.make([config], tmp_path).failed
+    with pytest.raises(KeyboardInterrupt), trial.open():
+        raise KeyboardInterrupt
+    made = plan.make([config], tmp_path)
+    assert (made.failed, made.interrupted) == ({}, 1)
+
+
+def test_a_cost_that_is_not_known_is_not_told_as_zero(riesz):
+    out = riesz("sweep", "voc-mini", "--dry-run")[1]
+    assert "or an unknown time on one GPU" in out
+
+
+def test_a_table_of_a_folder_that_is_not_there_is_refused(riesz):
+    status, _, err = riesz("sweep", "controls-mini", "--table", "--runs", "nowhere")
+    assert (status, err.strip()) == (1, "riesz: there is no folder nowhere; say where the trials are: --runs DIR")

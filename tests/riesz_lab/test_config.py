@@ -1,0 +1,170 @@
+"""Configs: frozen, complete, hashed; recipes: the paper's table."""
+
+import dataclasses
+import json
+
+import pytest
+
+from riesz_lab.commands.recipes import images
+from riesz_lab.config import Config
+from riesz_lab.errors import ConfigError
+from riesz_lab.recipes import RECIPES, costs, recipe
+
+
+def test_config_survives_json():
+    config = recipe("cifar10-resnet56-ls-b8")
+    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_id_is_a_hash_of_every_setting():
+    base = Config()
+    changed = {
+        dataclasses.replace(base, **change).id
+        for change in ({"seed": 1}, {"lr": 0.1}, {"metric": "sobolev"}, {"max_steps": 3}, {"recipe": "other"})
+    }
+    assert len(changed | {base.id}) == 6
+
+
+def test_id_does_not_depend_on_the_way_a_value_is_written():
+    assert Config(lr=1).id == Config(lr=1.0).id
+    assert Config(metric="sobolev-tilde").id == Config(metric="sobolev-tilde(lam=1)").id
+
+
+# Stored trials are found by a hash of what differs from these: add settings, never change a default.
+DEFAULTS = {
+    "task": "classification",
+    "seed": 0,
+    "init_seed": None,
+    "data_seed": None,
+    "dataset": "mnist5k",
+    "swap_splits": False,
+    "train_limit": None,
+    "test_limit": None,
+    "hold_out": 0,
+    "augment": "none",
+    "model": "cnn",
+    "epochs": 10,
+    "max_steps": None,
+    "batch_size": 100,
+    "accumulate": 1,
+    "clip_norm": None,
+    "optimizer": "sgd",
+    "lr": 0.01,
+    "momentum": 0.9,
+    "nesterov": False,
+    "weight_decay": 0.0,
+    "optimizer_options": [],
+    "schedule": "step",
+    "drop_every": 40,
+    "drop_factor": 0.1,
+    "warmup_epochs": 0.0,
+    "metric": "identity",
+    "direction": "output",
+    "layers": "conv",
+    "control": "none",
+    "backend": "auto",
+    "smooth_epochs": None,
+    "eval_every": 1,
+    "eval_batch_size": 500,
+    "precision": "32",
+    "channels_last": True,
+    "compile": False,
+    "recipe": "custom",
+}
+
+
+def test_defaults_never_change():
+    values = Config().to_dict()
+    assert {key: values[key] for key in DEFAULTS} == DEFAULTS
+
+
+def test_id_stays_the_same_between_versions():
+    assert Config(seed=3, lr=0.5, metric="sobolev-tilde", optimizer_options=("eps=1e-6",)).id == "2a36d4efafd0"
+
+
+def test_recipe_is_a_plain_name_because_it_becomes_a_folder():
+    for name in ("../x", "a/b", "", ".hidden", "a\nb"):
+        with pytest.raises(ConfigError, match="recipe="):
+            Config(recipe=name)
+
+
+def test_group_is_the_id_without_the_seeds():
+    assert Config(seed=1).group == Config(seed=2, data_seed=5).group != Config(lr=0.5).group
+
+
+def test_seeds_of_initialisation_and_order_can_be_told_apart():
+    config = Config(seed=3, init_seed=7)
+    assert (config.effective_init_seed, config.effective_data_seed) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"lr": "high"}, "lr='high' cannot be; allowed: float"),
+        ({"lr": float("nan")}, "lr=nan cannot be"),
+        ({"epochs": 0}, "epochs=0 cannot be; allowed: 1 or more"),
+        ({"epochs": True}, "epochs=True cannot be; allowed: int"),
+        ({"seed": -1}, "seed=-1"),
+        ({"augment": "mixup"}, "augment='mixup' cannot be; allowed: 'none', 'crop-flip'"),
+        ({"metric": "sobolef"}, "did you mean 'sobolev'"),
+        ({"metric": "sobolev-tilde(lam=0)"}, "lam"),
+        ({"accumulate": 200}, "accumulate=200"),
+        ({"clip_norm": 0.0}, "clip_norm=0.0"),
+        ({"drop_factor": 2.0}, "drop_factor=2.0"),
+        ({"direction": "sideways"}, "direction='sideways' cannot be; allowed: 'output', 'input', 'rasterized' or int"),
+    ],
+)
+def test_errors_name_setting_value_and_what_is_allowed(settings, told):
+    with pytest.raises(ConfigError) as error:
+        Config(**settings)
+    assert told in str(error.value)
+
+
+def test_unknown_keys_are_refused_with_a_suggestion():
+    with pytest.raises(ConfigError, match="Did you mean 'batch_size'"):
+        Config.from_dict({"batchsize": 3})
+
+
+def test_unknown_recipe_is_refused_with_a_suggestion():
+    with pytest.raises(ConfigError, match="Did you mean 'cifar10-resnet56-b8'"):
+        recipe("cifar-resnet56-b8")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_is_complete_and_its_cost_is_known(name):
+    config = recipe(name)
+    assert config.recipe == name
+    assert costs.hours(config, *images(config)) > 0
+
+
+def test_recipes_are_the_rows_of_the_papers_table():
+    rows = {
+        (c.model, c.optimizer, c.metric.partition("(")[0], c.batch_size, c.epochs, c.lr)
+        for c in map(recipe, RECIPES)
+        if not c.recipe.endswith("-mini")
+    }
+    for batch in (128, 32, 8):
+        assert ("resnet56", "sgd", "identity", batch, 240, 0.1) in rows
+        assert ("resnet56", "adam", "identity", batch, 200, 1e-3) in rows
+        assert ("resnet56", "sgd", "laplacian-smoothing", batch, 240, 0.1) in rows
+    for batch in (128, 8, 6):
+        assert ("vgg16", "sgd", "identity", batch, 240, 0.01) in rows
+    for name in ("mnist-cnn", "fashion-cnn"):
+        config = recipe(name)
+        assert (config.batch_size, config.epochs, config.lr, config.swap_splits) == (100, 100, 0.01, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"height": 64}, "height=64 means nothing to classification; it is for segmentation and generation"),
+        ({"task": "segmentation", "fid": "inception"}, "fid='inception' means nothing to segmentation"),
+        ({"task": "generation", "pretrained": "x"}, "pretrained='x' means nothing to generation"),
+        ({"augment": "flip"}, "augment='flip' is not for classification; allowed: none, crop-flip"),
+        ({"task": "generation", "augment": "crop-flip"}, "augment='crop-flip' is not for generation"),
+    ],
+)
+def test_settings_of_other_tasks_are_refused(settings, told):
+    with pytest.raises(ConfigError) as error:
+        Config(**settings)
+    assert told in str(error.value)

@@ -1,0 +1,57 @@
+"""What several processes must agree on, with the processes played by turns in one."""
+
+import torch
+
+from riesz_lab.tasks.meters import Meters
+from riesz_lab.training.rendezvous import MOST_STEPS, Appointments
+
+CPU = torch.device("cpu")
+
+
+def played(steps, flags_of_rank):
+    """Run two processes' appointments side by side; returns what each heard at each step."""
+    parties = [Appointments(rank, 2, lambda local: local, CPU) for rank in range(2)]
+    heard = ([], [])
+    for step in range(1, steps + 1):
+        meets = [step >= party.next for party in parties]
+        assert meets[0] == meets[1], "they must meet at the same steps, or wait for each other for ever"
+        told = [[*map(float, flags_of_rank(rank, step)), 0.0] for rank in range(2)]
+        told[0][-1] = 7.0  # the first one's pace
+        total = torch.tensor(told).sum(0)
+        for rank, party in enumerate(parties):
+            party.add_up = lambda local, total=total: total
+            heard[rank].append(party.any(step, flags_of_rank(rank, step)))
+    return heard
+
+
+def test_a_signal_to_one_process_is_heard_by_all_at_one_step():
+    heard = played(30, lambda rank, step: [rank == 1 and step >= 10, False])
+    assert heard[0] == heard[1]
+    assert [True, False] in heard[0]
+    assert heard[0].index([True, False]) == 14  # they met at steps 1, 8 and 15
+
+
+def test_one_process_alone_always_hears_itself():
+    alone = Appointments(0, 1, lambda local: local, CPU)
+    assert alone.any(1, [True, False]) == [True, False]
+    assert alone.any(2, [False, True]) == [False, True]
+
+
+def test_the_pace_is_bounded_however_fast_the_steps_are():
+    party = Appointments(0, 2, lambda local: local, CPU)
+    party.any(1, [False])
+    assert 1 < party.next <= 1 + MOST_STEPS
+
+
+def test_meters_of_several_processes_are_saved_together_and_taken_up_once():
+    ranks = [Meters(CPU), Meters(CPU)]
+    for rank, meters in enumerate(ranks):
+        meters.add("loss", torch.tensor(10.0 * (rank + 1)), 5)
+    totals = {"sum": torch.tensor(30.0, dtype=torch.float64), "count": torch.tensor(10)}
+    state = ranks[0].state(lambda local: totals["sum"] if local.is_floating_point() else totals["count"])
+    resumed = [Meters(CPU), Meters(CPU)]
+    for rank, meters in enumerate(resumed):
+        meters.restore(state, first=rank == 0)
+    assert [list(meters.sums) for meters in resumed] == [["loss"], ["loss"]]  # both take part in what follows
+    assert sum(float(meters.sums["loss"]) for meters in resumed) == 30.0
+    assert sum(meters.counts["loss"] for meters in resumed) == 10
