@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from riesz.apply import direct_ as direct_jobs_
+from riesz.backends import direct_ as direct_jobs_
 from riesz.control import Control, controlled, put_back
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Centralization, Metric, ReweightedL2

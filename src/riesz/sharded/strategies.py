@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from riesz.apply import direct_
+from riesz.backends import direct_
 from riesz.control import permutation
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Metric, ReweightedL2
