@@ -91,7 +91,7 @@ def _conv_weights(model: nn.Module) -> dict[str, tuple[Tensor, Axis]]:
     return {
         record.name: (parameter, record.where)
         for record, parameter in zip(records, parameters, strict=True)
-        if record.applied and record.where is not None
+        if record.applied and record.where is not None and record.where.length(record.shape) > 1
     }
 
 
