@@ -11,20 +11,20 @@ from torch import Tensor
 
 from riesz.backends import Backend, Planned, check_name, choose
 from riesz.layout.axis import Axis, ColumnView, check_gradient, is_dtensor, overlaps
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
 Grads = TypeVar("Grads", bound=Sequence[Tensor])
 
 
 @overload
-def precondition_(grads: Tensor, metric: Metric, dim: int = 0, backend: str = "auto") -> Tensor: ...
+def precondition_(grads: Tensor, metric: Operator, dim: int = 0, backend: str = "auto") -> Tensor: ...
 
 
 @overload
-def precondition_(grads: Grads, metric: Metric, dim: int = 0, backend: str = "auto") -> Grads: ...
+def precondition_(grads: Grads, metric: Operator, dim: int = 0, backend: str = "auto") -> Grads: ...
 
 
-def precondition_(grads: Any, metric: Metric, dim: int = 0, backend: str = "auto") -> Any:
+def precondition_(grads: Any, metric: Operator, dim: int = 0, backend: str = "auto") -> Any:
     """Replace gradients by their gradients under `metric`, in place.
 
     `f <- A f` along `dim`, column by column. Shapes, dtypes, devices and memory formats may be mixed; equal ones are
@@ -91,7 +91,7 @@ MAX_PLANNED = 64
 
 
 @torch.no_grad()
-def direct_(jobs: Sequence[ColumnView], metric: Metric, backend: str) -> None:
+def direct_(jobs: Sequence[ColumnView], metric: Operator, backend: str) -> None:
     """Direct gradients that were checked and opened, each with the backend that serves it."""
     served: defaultdict[Backend, list[ColumnView]] = defaultdict(list)
     for job in jobs:
@@ -101,7 +101,7 @@ def direct_(jobs: Sequence[ColumnView], metric: Metric, backend: str) -> None:
         chosen.direct_(its_jobs, metric)
 
 
-def _direct_sharded_(gradients: Sequence[tuple[str, Any, Axis]], metric: Metric, backend: str) -> None:
+def _direct_sharded_(gradients: Sequence[tuple[str, Any, Axis]], metric: Operator, backend: str) -> None:
     from riesz import untraced
     from riesz.sharded import Item
     from riesz.sharded import direct_ as direct_sharded_
@@ -111,8 +111,10 @@ def _direct_sharded_(gradients: Sequence[tuple[str, Any, Axis]], metric: Metric,
 
 
 def check_metric(metric: object) -> None:
-    if not isinstance(metric, Metric):
-        hint = f"; did you mean {metric.__name__}()?" if isinstance(metric, type) and issubclass(metric, Metric) else ""
+    if not isinstance(metric, Operator):
+        hint = (
+            f"; did you mean {metric.__name__}()?" if isinstance(metric, type) and issubclass(metric, Operator) else ""
+        )
         hint = f"; did you mean riesz.metric({metric!r})?" if isinstance(metric, str) else hint
         raise TypeError(f"metric must be a riesz metric such as riesz.SobolevTilde(), got {metric!r}{hint}")
 

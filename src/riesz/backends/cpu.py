@@ -24,24 +24,7 @@ from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetri
 from riesz.backends.registry import Backend
 from riesz.backends.tensor_guard import alike
 from riesz.layout.axis import ColumnView
-from riesz.metrics import (
-    Centralization,
-    Identity,
-    LaplacianSmoothing,
-    Metric,
-    ReweightedL2,
-    Sobolev,
-    SobolevTilde,
-)
-
-KINDS: dict[type[Metric], int] = {
-    Identity: 0,
-    ReweightedL2: 1,
-    Sobolev: 2,
-    SobolevTilde: 3,
-    LaplacianSmoothing: 4,
-    Centralization: 5,
-}
+from riesz.metrics import Operator
 
 LONGEST_STRIP = 1 << 20
 """Longest axis of a strip of columns. The scratch memory of one grows with it; a lone column has no such limit."""
@@ -70,7 +53,7 @@ def _refuses(gradient: Tensor) -> str | None:
     return None
 
 
-def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
+def _direct_(jobs: Sequence[ColumnView], metric: Operator) -> None:
     mine = [job for job in jobs if _native_serves(job, metric)]
     left = [job for job in jobs if not _native_serves(job, metric)]
     if left:
@@ -80,15 +63,15 @@ def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
     views = [job.view for job in mine]
     geometry = [number for job in mine for number in (*job.shape, job.blocks)]
     if _is_watched() or any(map(_is_fake, views)):
-        torch.ops.riesz.direct_(views, geometry, KINDS[type(metric)], _riemann(metric), _stacked(metric))
+        torch.ops.riesz.direct_(views, geometry, metric.native_kind, metric.native_riemann, _stacked(metric))
     else:
         _run(views, _c_jobs(views, geometry), _c_metric(metric))
 
 
-def _native_serves(job: ColumnView, metric: Metric) -> bool:
-    if type(metric) not in KINDS:
+def _native_serves(job: ColumnView, metric: Operator) -> bool:
+    if metric.native_kind is None:
         return False
-    if type(metric) is Centralization and job.outer == job.blocks and job.inner == 1:
+    if metric.mixes_columns and job.outer == job.blocks and job.inner == 1:
         return False  # nothing to average over: eager has the error for it
     return job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
 
@@ -107,25 +90,17 @@ def _is_watched() -> bool:
 # -- from Python to C ----------------------------------------------------------------------------------------------
 
 
-def _riemann(metric: Metric) -> bool:
-    return isinstance(metric, SobolevTilde) and metric.riemann
-
-
-def _strength(metric: Metric) -> Any:
-    return getattr(metric, "lam", getattr(metric, "sigma", 1.0))
-
-
-def _stacked(metric: Metric) -> Tensor:
+def _stacked(metric: Operator) -> Tensor:
     """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
-    numbers = (_strength(metric), metric.scale, metric.blend)
+    numbers = metric.native_numbers()
     if not torch.compiler.is_compiling():
         # A new tensor belongs to the mode it is made in; those of a live metric do not.
         return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
     return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])
 
 
-def _c_metric(metric: Metric) -> CMetric:
-    return CMetric(KINDS[type(metric)], _riemann(metric), _strength(metric), metric.scale, metric.blend)
+def _c_metric(metric: Operator) -> CMetric:
+    return CMetric(metric.native_kind, metric.native_riemann, *metric.native_numbers())
 
 
 def _c_jobs(views: Sequence[Tensor], geometry: Sequence[int]) -> ctypes.Array[CJob]:
@@ -184,7 +159,7 @@ class Plan:
         self._jobs = _c_jobs(gradients, geometry)
         self._alike = alike(gradients)
         self._lone = any(job.outer == job.blocks and job.inner == 1 for job in jobs)
-        self._metric: Metric | None = None
+        self._metric: Operator | None = None
         self._c_metric = CMetric()
 
     @classmethod
@@ -198,9 +173,8 @@ class Plan:
                 return None
         return cls(gradients, jobs)
 
-    def __call__(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
-        kind = KINDS.get(type(metric))
-        if kind is None or (self._lone and kind == KINDS[Centralization]) or _is_watched():
+    def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
+        if metric.native_kind is None or (self._lone and metric.mixes_columns) or _is_watched():
             return False
         if not self._alike(gradients):
             return False
@@ -208,7 +182,7 @@ class Plan:
         pointers = list(map(_data_ptr, known))
         if metric is not self._metric:
             # Numbers of a live metric are tensors, which change in place: those are read every time.
-            self._metric = metric if isinstance(metric.scale, float) else None
+            self._metric = metric if all(isinstance(number, float) for number in metric.native_numbers()) else None
             self._c_metric = _c_metric(metric)
         if 0 in pointers or not _call(pointers, self._jobs, self._c_metric):
             return False

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from riesz.backends.registry import Backend
 from riesz.layout.axis import ColumnView, compute_dtype
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 from riesz.metrics import circulant as solvers
 
 MAX_BATCH_NUMEL = 1 << 22
 """Batching saves launches, which only small weights notice; stacking large ones would only cost memory."""
 
 
-def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
+def _direct_(jobs: Sequence[ColumnView], metric: Operator) -> None:
     alike: defaultdict[object, list[ColumnView]] = defaultdict(list)
     for job in jobs:
         alike[job.shape, job.blocks, job.view.dtype, job.view.device].append(job)
@@ -27,7 +27,7 @@ def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
             _direct_batch_(group[start : start + at_once], metric)
 
 
-def _direct_batch_(jobs: Sequence[ColumnView], metric: Metric) -> None:
+def _direct_batch_(jobs: Sequence[ColumnView], metric: Operator) -> None:
     first = jobs[0]
     dtype = compute_dtype(first.view.dtype)
     columns_ONI = torch.cat([job.read() for job in jobs]) if len(jobs) > 1 else first.read()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from riesz.backends.registry import Backend
 from riesz.layout.axis import ColumnView
-from riesz.metrics import Centralization, Metric
+from riesz.metrics import Metric, Operator
 
 
 def dense(metric: Metric, n: int) -> Tensor:
@@ -29,14 +29,14 @@ def dense(metric: Metric, n: int) -> Tensor:
     return kernel_N[(index_N[:, None] - index_N) % n]
 
 
-def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
+def _direct_(jobs: Sequence[ColumnView], metric: Operator) -> None:
     for job in jobs:
         columns_ONI = job.read().double()
-        if isinstance(metric, Centralization):
-            result = metric.direct(columns_ONI, job.blocks)
-        else:
+        if isinstance(metric, Metric):
             matrix_NN = dense(metric, job.length).to(columns_ONI.device)
             result = torch.einsum("nm,omi->oni", matrix_NN, columns_ONI)
+        else:
+            result = metric.direct(columns_ONI, job.blocks)
         job.write(result.to(job.view.dtype))
 
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from riesz.layout.axis import ColumnView
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
-Plan = Callable[[Sequence[Tensor | None], Metric], bool]
+Plan = Callable[[Sequence[Tensor | None], Operator], bool]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Backend:
     rank: int | None
     missing: Callable[[], str | None]
     refuses: Callable[[Tensor], str | None]
-    direct_: Callable[[Sequence[ColumnView], Metric], None]
+    direct_: Callable[[Sequence[ColumnView], Operator], None]
     device: str | None = None
     plan: Callable[[Sequence[Tensor], Sequence[ColumnView]], Plan | None] | None = None
 
@@ -108,7 +108,7 @@ class Planned:
         """Whether there is anything remembered."""
         return self._plan is not None
 
-    def direct_(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
+    def direct_(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
         """Whether it was done; if not, nothing was touched."""
         # A backend registered since may have to be asked first.
         return self._plan is not None and self._known == (*_backends.values(),) and self._plan(gradients, metric)

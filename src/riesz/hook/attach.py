@@ -13,14 +13,14 @@ from riesz.backends import check_name
 from riesz.hook.attachment import Attachment, attachment_of
 from riesz.hook.torch_hooks import copies_by_itself, runs_step_hooks
 from riesz.layout.scope import Direction, Layers, Scope
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
 
 def attach(
     optimizer: torch.optim.Optimizer,
     model: nn.Module | None = None,
     *,
-    metric: Metric,
+    metric: Operator,
     direction: Direction = "output",
     layers: Layers = "conv",
     backend: str = "auto",

@@ -38,12 +38,10 @@ from riesz.hook.report import Diagnoses, Report
 from riesz.hook.torch_hooks import hook_tables, is_nested
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
-from riesz.metrics import Identity, Metric
+from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 
-_PLAIN = Identity()
-
-Schedule = Callable[[int], "Metric | Mapping[str, float] | None"]
+Schedule = Callable[[int], "Operator | Mapping[str, float] | None"]
 
 
 class Attachment:
@@ -56,7 +54,7 @@ class Attachment:
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Metric, backend: str, control: controls.Control
+        self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Operator, backend: str, control: controls.Control
     ):
         self.optimizer = optimizer
         self.enabled = True
@@ -81,12 +79,12 @@ class Attachment:
         optimizer.__dict__["__getstate__"] = self._optimizer_getstate
 
     @property
-    def metric(self) -> Metric:
+    def metric(self) -> Operator:
         """The metric in force. Assign another at any time; numbers change in place, so nothing is recompiled."""
         return self._metric
 
     @metric.setter
-    def metric(self, metric: Metric) -> None:
+    def metric(self, metric: Operator) -> None:
         check_metric(metric)
         if _same_kind(metric, self._metric):
             for name in metric.tunable_fields:
@@ -256,7 +254,7 @@ class Attachment:
                     f"schedule: {self._metric!r} has no number {unknown[0]!r}; allowed: {', '.join(sorted(allowed))}"
                 )
             self.metric = replace(self._metric, **new)
-        elif isinstance(new, Metric):
+        elif isinstance(new, Operator):
             self.metric = new
         elif new is not None:
             raise TypeError(f"schedule: fn({step}) returned {new!r}; allowed: a metric, a dict of its numbers, or None")
@@ -275,7 +273,7 @@ class Attachment:
             if not present:
                 return
         # Plain gradients need no work: a schedule may end with them, and train on for long.
-        work = present if self._metric != _PLAIN else [(t, g) for t, g in present if t.metric is not self._live]
+        work = present if not self._metric.returns_input else [(t, g) for t, g in present if t.metric is not self._live]
         for target, gradient in work:
             check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
         plain = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
@@ -299,7 +297,7 @@ class Attachment:
         here = {id(target): gradient for target, gradient in present}
         # Those without a gradient count too: every rank must expect the same, and tell if another has one.
         targets = [t for t in self._plan.targets if is_dtensor(t.parameter) or id(t) in here]
-        if self._metric == _PLAIN and not self.recording:
+        if self._metric.returns_input and not self.recording:
             targets = [t for t in targets if t.metric is not self._live]
         if not targets:
             return []
@@ -340,7 +338,7 @@ class Attachment:
         self._trace = diagnostics.Trace.of_plain(targets, gradients)
         return True
 
-    def _apply(self, work: list[tuple[Target, ColumnView]], metric: Metric) -> None:
+    def _apply(self, work: list[tuple[Target, ColumnView]], metric: Operator) -> None:
         if self._control is None:
             jobs = [job for _, job in work]
             direct_(jobs, metric, self._backend)
@@ -411,7 +409,7 @@ def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:
     return next((owner for owner in owners if isinstance(owner, Attachment)), None)
 
 
-def _same_kind(a: Metric, b: Metric) -> bool:
+def _same_kind(a: Operator, b: Operator) -> bool:
     """Whether two metrics differ in their numbers alone."""
     flags = [field.name for field in fields(a) if field.name not in a.tunable_fields]
     return type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in flags)

@@ -18,7 +18,7 @@ from riesz.control import Control, permutation
 from riesz.hook.plan import Target
 from riesz.hook.report import Diagnoses, Diagnosis
 from riesz.layout.axis import Axis, ColumnView, is_dtensor
-from riesz.metrics import Centralization, Metric
+from riesz.metrics import Metric, Operator
 
 MOST_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still told."""
@@ -58,7 +58,7 @@ class Trace:
         return cls(targets, list(map(id, directed)), list(map(_written, directed)), recorded)
 
 
-def diagnose(trace: Trace, live: Metric, metric: Metric, control: Control) -> Diagnoses:
+def diagnose(trace: Trace, live: Operator, metric: Operator, control: Control) -> Diagnoses:
     """The diagnoses of a step; parameters that cannot be told any more are named in notes.
 
     Args:
@@ -94,7 +94,7 @@ def products_of(f: Tensor, g: Tensor) -> Tensor:
     return torch.stack([torch.vdot(a, b).real for a, b in ((flat_f, flat_f), (flat_g, flat_g), (flat_f, flat_g))])
 
 
-def _recovered(target: Target, metric: Metric, seen: tuple[int, int], control: Control) -> Tensor | str:
+def _recovered(target: Target, metric: Operator, seen: tuple[int, int], control: Control) -> Tensor | str:
     g = target.parameter.grad
     if g is None:
         return "its gradient is gone (zero_grad)"
@@ -102,7 +102,7 @@ def _recovered(target: Target, metric: Metric, seen: tuple[int, int], control: C
         return "its gradient was changed after the step directed it"
     if is_dtensor(g):
         return "it is a DTensor, and what other ranks hold of it is not asked for here"
-    if isinstance(metric, Centralization):
+    if not isinstance(metric, Metric):
         return "a projection cannot be undone"
     symbol_F = metric.symbol(target.axis.length(tuple(g.shape)))
     if float(symbol_F.max() / symbol_F.min()) * torch.finfo(g.dtype).eps > MOST_ERROR:

@@ -14,7 +14,7 @@ from riesz.control import Control
 from riesz.hook.attach import attach
 from riesz.hook.attachment import Attachment, attachment_of
 from riesz.layout.scope import Direction, Layers
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 
 
@@ -56,7 +56,7 @@ def _make(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
     def initialise(
         self: torch.optim.Optimizer,
         *args: Any,
-        metric: Metric | str,
+        metric: Operator | str,
         direction: Direction = "output",
         layers: Layers = "conv",
         model: nn.Module | None = None,

@@ -18,7 +18,7 @@ from torch.nn.parameter import UninitializedParameter
 from riesz.hook.report import Record
 from riesz.layout.axis import Axis
 from riesz.layout.scope import Scope
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 
 METRIC_KEY, DIRECTION_KEY = "riesz_metric", "riesz_direction"
@@ -39,7 +39,7 @@ class Target:
     name: str
     parameter: Tensor
     axis: Axis
-    metric: Metric
+    metric: Operator
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Plan:
         return self.same_parameters(groups) and all(_shape(parameter) == shape for parameter, shape in self.seen)
 
 
-def make_plan(groups: Groups, scope: Scope, metric: Metric, live: Metric) -> Plan:
+def make_plan(groups: Groups, scope: Scope, metric: Operator, live: Operator) -> Plan:
     """Choose the targets, or raise if there are none; `live` stands for `metric` where no group overrides it."""
     targets, told = [], []
     for group, records, own in _decide(groups, scope, metric):
@@ -81,12 +81,12 @@ def make_plan(groups: Groups, scope: Scope, metric: Metric, live: Metric) -> Pla
     return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), _overrides(groups))
 
 
-def make_records(groups: Groups, scope: Scope, metric: Metric) -> list[Record]:
+def make_records(groups: Groups, scope: Scope, metric: Operator) -> list[Record]:
     """One record per parameter of the optimizer, in its order."""
     return [record for _, records, _ in _decide(groups, scope, metric) for record in records]
 
 
-def _decide(groups: Groups, scope: Scope, metric: Metric) -> list[tuple[dict[str, Any], list[Record], Metric]]:
+def _decide(groups: Groups, scope: Scope, metric: Operator) -> list[tuple[dict[str, Any], list[Record], Operator]]:
     places = scope.places()
     decisions = []
     for index, group in enumerate(groups):

@@ -22,7 +22,7 @@ from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from riesz.hook.report import Record
 from riesz.layout.axis import Axis, is_dtensor
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
 Direction = Literal["output", "input", "rasterized"] | int
 Predicate = Callable[[str, nn.Module | None, Tensor], bool]
@@ -86,7 +86,7 @@ class Scope:
         return places
 
     def records(
-        self, group: dict[str, Any], index: int, places: ParameterLocations | None, metric: Metric
+        self, group: dict[str, Any], index: int, places: ParameterLocations | None, metric: Operator
     ) -> list[Record]:
         """One record per parameter of an optimizer's group, in its order."""
         parameters = group["params"]
@@ -99,7 +99,7 @@ class Scope:
             records.append(self._record(found, name, parameter, metric))
         return records
 
-    def _record(self, places: list[ParameterLocation], given_name: str, parameter: Tensor, metric: Metric) -> Record:
+    def _record(self, places: list[ParameterLocation], given_name: str, parameter: Tensor, metric: Operator) -> Record:
         name = places[0].name if places else given_name
         layer = type(places[0].module).__name__ if places and places[0].module is not None else ""
         if isinstance(parameter, nn.parameter.UninitializedParameter):

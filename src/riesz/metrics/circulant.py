@@ -67,7 +67,7 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager[ob
     return contextlib.nullcontext()
 
 
-def _planned(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
+def _cached_table(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
     """Keep the tables built, but never one that was built for a tracer or a fake tensor mode."""
     kept: dict[tuple[int, torch.device], Tensor] = {}
 
@@ -85,11 +85,11 @@ def _planned(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, tor
     return table
 
 
-@_planned
+@_cached_table
 def waves(n: int, device: torch.device) -> Tensor:
     """4 sin^2(pi k/n) for k = 0..n//2: eigenvalues of minus the periodic second difference. Float64 where there is one.
 
-    The one table every symbol is made from, planned once per length and device, whatever the metric's numbers are.
+    The one table every symbol is made from, built once per length and device, whatever the metric's numbers are.
     """
     dtype = torch.float32 if device.type == "mps" else torch.float64
     angle_F = torch.arange(n // 2 + 1, dtype=torch.float64, device="cpu") * (torch.pi / n)
@@ -244,7 +244,7 @@ def _delayed(sums_OKI: Tensor) -> Tensor:
     return torch.nn.functional.pad(sums_OKI, (0, 0, 1, 0))[:, :-1]
 
 
-@_planned
+@_cached_table
 def _lags(size: int, device: torch.device) -> Tensor:
     """i - j, in the dtype that exponents are computed in."""
     index = torch.arange(size, dtype=torch.float32 if device.type == "mps" else torch.float64, device="cpu")
