@@ -51,7 +51,12 @@ def _norm_ratio(f: Tensor, g: Tensor) -> Tensor:
     """|f| / |g| without overflow or underflow; 1 for a zero gradient, non-finite for a non-finite one."""
     top_f, top_g = (torch.where((top := x.abs().amax()) == 0, torch.ones_like(top), top) for x in (f, g))
     norm_f, norm_g = (f / top_f).norm(), (g / top_g).norm()
-    return torch.where(norm_g == 0, torch.ones_like(norm_g), (norm_f / norm_g) * (top_f / top_g))
+    return norm_ratio(norm_f, norm_g, top_f / top_g)
+
+
+def norm_ratio(norm_f: Tensor, norm_g: Tensor, scale: Tensor | float = 1.0) -> Tensor:
+    """The factor that gives g the norm of f, from norms that were divided by numbers whose ratio is `scale`."""
+    return torch.where(norm_g == 0, torch.ones_like(norm_g), (norm_f / norm_g) * scale)
 
 
 def permutation(name: str, n: int, device: torch.device) -> Tensor:

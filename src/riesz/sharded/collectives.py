@@ -75,7 +75,11 @@ def all_reduce(group: RankGroup, token: int, tensors: Sequence[Tensor], describe
 
 
 def all_to_all(
-    group: RankGroup, token: int, sends: Sequence[Sequence[Tensor]], shapes: Sequence[Sequence[torch.Size]], describe: Describe
+    group: RankGroup,
+    token: int,
+    sends: Sequence[Sequence[Tensor]],
+    shapes: Sequence[Sequence[torch.Size]],
+    describe: Describe,
 ) -> list[list[Tensor]]:
     """Tensors for every rank, exchanged for those of every rank.
 
@@ -95,7 +99,11 @@ def all_to_all(
     lengths = [WORD + sum(map(padded, row)) for row in sizes]
     received = torch.empty(sum(lengths), dtype=torch.uint8, device=group.device)
     dist.all_to_all_single(
-        received, torch.cat(packed).to(group.device), lengths, [len(buffer) for buffer in packed], group=group.process_group
+        received,
+        torch.cat(packed).to(group.device),
+        lengths,
+        [len(buffer) for buffer in packed],
+        group=group.process_group,
     )
     buffers = torch.split(received.to(like[0].device), lengths)
     if _must_compare(group, token):

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from riesz.apply import direct_ as direct_columns_
-from riesz.control import Control, controlled, put_back
+from riesz.control import Control, controlled, norm_ratio, put_back
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
 from riesz.sharded import collectives
@@ -147,7 +147,7 @@ def _direct_with_norms_kept_(parts: Sequence[LocalPart], backend: str) -> None:
     for part, home, products in zip(parts, homes, _products(parts, homes), strict=True):
         if home is not None and part.local is not None:
             norm_f, norm_g = products[:2].sqrt().unbind()
-            home.copy_(part.local * torch.where(norm_g == 0, torch.ones_like(norm_g), norm_f / norm_g).to(part.dtype))
+            home.copy_(part.local * norm_ratio(norm_f, norm_g).to(part.dtype))
         part.local = home
 
 

@@ -3,13 +3,13 @@
 W ranks, columns of length n, M of them. Bytes are those that arrive at a rank in a step, in a ring for an all-reduce.
 They decide between strategies that serve the same columns, and the docs quote them.
 
-| strategy    | collective                 | serves                          | bytes                                       |
-| ----------- | -------------------------- | ------------------------------- | ------------------------------------------- |
-| Reduction   | all-reduce                 | ReweightedL2                    | 16 M (W - 1) / W                            |
-| LowRankSums | all-gather                 | Sobolev, LaplacianSmoothing     | 16 M (W - 1)                                |
-| LowRankSums | all-gather                 | SobolevTilde                    | 16 M (W - 1); 24 in float64 or for n > 256  |
-| Transposing | all-to-all, there and back | any other metric, and all these | 2 M (W - 1) / W * n / W * bytes per entry   |
-| Centring    | all-reduce                 | Centralization                  | 16 (W - 1) / W per output and group         |
+| strategy    | collective            | serves                          | bytes                                      |
+| ----------- | --------------------- | ------------------------------- | ------------------------------------------ |
+| Reduction   | all-reduce            | ReweightedL2                    | 16 M (W - 1) / W                           |
+| LowRankSums | all-gather            | Sobolev, LaplacianSmoothing     | 16 M (W - 1)                               |
+| LowRankSums | all-gather            | SobolevTilde                    | 16 M (W - 1); 24 in float64 or for n > 256 |
+| Transposing | all-to-all, two times | these two, and any other metric | 2 M (W - 1) / W * n / W * bytes per entry  |
+| Centring    | all-reduce            | Centralization                  | 16 (W - 1) / W per output and group        |
 
 Shape suffixes: L the rows of this rank, N all rows, C columns, K terms, W ranks, S slots for runs, R rows of dim 0,
 G groups of a convolution, P real parts of a number.
@@ -159,7 +159,7 @@ class Transposing(Strategy[ColumnBatch]):
 
 
 class Centring(Strategy[LocalPart]):
-    """An operator that mixes columns, where the axes it averages over are divided: one sum per output, over all ranks."""
+    """Means over divided axes, for an operator that mixes columns: one sum per output, over all ranks."""
 
     def serves(self, work: LocalPart, permuted: bool) -> bool:
         return work.metric.mixes_columns
