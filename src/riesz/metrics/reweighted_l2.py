@@ -58,6 +58,9 @@ class ReweightedL2(Metric):
             raise ValueError(f"ReweightedL2.from_weight: expected w >= 1e-6, got {w}: w - 1 would lose its digits")
         return cls(lam=w - 1.0, scale=1.0 / w)
 
+    def mean_factor(self, n: int) -> float:
+        return 1.0 + self.lam
+
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         at_mean_F = torch.zeros_like(waves_F)
         at_mean_F[0] = 1.0
