@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from riesz.metrics import circulant
 from riesz.metrics.base import Metric
-from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,10 +42,10 @@ class SobolevTilde(Metric):
     blend: float = field(default=1.0, kw_only=True)
     riemann: bool = field(default=False, kw_only=True)
 
-    tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
-    strength_field: ClassVar[str | None] = "lam"
-    native_kind: ClassVar[int | None] = 3
-    off_diagonal: ClassVar[OffDiagonal | None] = "parabola"
+    tunable_fields = ("lam", "scale", "blend")
+    strength_field = "lam"
+    native_kind = 3
+    off_diagonal = "parabola"
 
     def __post_init__(self) -> None:
         super().__post_init__()
