@@ -61,7 +61,7 @@ class Metric(Operator):
         return 1.0
 
     def grid_strength(self, n: int) -> Any:
-        """The factor of -D in the equation of G: the strength in units of the grid."""
+        """The sigma of `g - sigma D g = f`, where that is the equation of G: the strength in units of the grid."""
         return self.strength
 
     def symbol(self, n: int) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,9 +54,6 @@ class SobolevTilde(Metric):
     def mean_factor(self, n: int) -> float:
         """What the mean is multiplied by: 1, or the error of the paper's Riemann sum."""
         return 1.0 + 1.0 / (12.0 * self.lam * n**2) if self.riemann else 1.0
-
-    def grid_strength(self, n: int) -> Any:
-        return self.lam * n**2
 
     @property
     def native_riemann(self) -> bool:
