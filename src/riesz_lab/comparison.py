@@ -119,7 +119,7 @@ def compare(
         else:
             outcome = train_trial(config, data=function, runs=runs)
             result, fresh = outcome.result, outcome.trained
-        told = "diverged" if result["last"] is None else progress.told(result["last"])
+        told = "diverged" if result["last"] is None else progress.format_scores(result["last"])
         say(f"{title}: {told}" + ("" if fresh else "  (stored before)"))
     return results(sweep, Store(Path(runs) / base.recipe))
 

@@ -17,7 +17,7 @@ from riesz_lab.store.selection import distinguishing, record, select
 from riesz_lab.store.trial import held
 from riesz_lab.sweeps.results import is_percent
 from riesz_lab.tasks import task_class
-from riesz_lab.training.progress import told
+from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.tables import print_table
 
 Where = Annotated[
