@@ -1,4 +1,4 @@
-"""Errors a user can act on. The command line prints them without a traceback; any other error is a bug and shows one."""
+"""Errors a user can act on. The command line prints them without a traceback; any other is a bug and shows one."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from torch import nn
 from riesz_lab.config import Config
 from riesz_lab.data import Data, Images
 from riesz_lab.data.images.cifar10 import BATCHES, CLASSES
+from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import checkpoint
 
 SAME = ("weights.safetensors", "history.jsonl", "updates.jsonl", "result.json", "config.json")
@@ -81,7 +82,7 @@ def assert_readable(path):
     for folder in checkpoint.newest_first(path / "checkpoints"):
         checkpoint.load(folder)
     if (path / "weights.safetensors").exists():
-        checkpoint.load_weights(path / "weights.safetensors")
+        load_weights(path / "weights.safetensors")
 
 
 def write_idx(folder, train=100, test=40, zipped=True):

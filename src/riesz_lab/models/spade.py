@@ -50,8 +50,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
         y = self.conv_0(functional.leaky_relu(self.norm_0(x, labels), SLOPE))
         y = self.conv_1(functional.leaky_relu(self.norm_1(y, labels), SLOPE))
-        shortcut: Tensor = self.conv_s(self.norm_s(x, labels)) if self.learned_shortcut else x
-        return shortcut + y
+        shortcut = self.conv_s(self.norm_s(x, labels)) if self.learned_shortcut else x
+        out: Tensor = shortcut + y
+        return out
 
 
 class Generator(nn.Module):

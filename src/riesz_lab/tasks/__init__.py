@@ -23,4 +23,4 @@ def task_class(name: str) -> type[Task]:
     return TASKS[name]
 
 
-__all__ = ["TASKS", "Classification", "Context", "Generation", "UserDefined", "Segmentation", "Task", "task_class"]
+__all__ = ["TASKS", "Classification", "Context", "Generation", "Segmentation", "Task", "UserDefined", "task_class"]

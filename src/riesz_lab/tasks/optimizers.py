@@ -44,7 +44,7 @@ def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch
     except (TypeError, ValueError) as error:
         raise ConfigError(f"optimizer {config.optimizer!r} cannot be built with {options}: {error}") from None
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ConfigError(f"optimizer {config.optimizer!r}: expected a torch Optimizer, got a {type(optimizer).__name__}")
+        raise ConfigError(f"optimizer {config.optimizer!r}: expected an Optimizer, got {type(optimizer).__name__}")
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]
     return optimizer

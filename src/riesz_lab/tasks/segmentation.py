@@ -1,7 +1,7 @@
 """Semantic segmentation: cross entropy per pixel, mean intersection over union, pixel accuracy.
 
-Void pixels are neither trained on nor scored. Every evaluation also gives the generalisation gap, of the loss (test minus
-train) and of the accuracy (train minus test); the training side is the mean over the epoch during training.
+Void pixels are neither trained on nor scored. Every evaluation also gives the generalisation gap, of the loss (test
+minus train) and of the accuracy (train minus test); the training side is the mean over the epoch during training.
 """
 
 from __future__ import annotations

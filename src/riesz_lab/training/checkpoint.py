@@ -95,7 +95,7 @@ def unpack(models: dict[str, nn.Module], weights: dict[str, Tensor]) -> None:
         if missing:
             raise BadFileError(f"the weights lack {missing[0]!r}: they belong to another model")
         try:
-            module.load_state_dict({name: parallel.shard_like(weights[key], present[name]) for name, key in wanted.items()})
+            module.load_state_dict({n: parallel.shard_like(weights[key], present[n]) for n, key in wanted.items()})
         except RuntimeError as error:
             raise BadFileError(f"the weights do not fit the model: {first_line(error)}") from None
 

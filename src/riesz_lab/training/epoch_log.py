@@ -60,7 +60,7 @@ def _summary_writer(session: Session) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise LabError("TensorBoard is not installed: pip install 'riesz[tensorboard]'") from None
-    return SummaryWriter(str(session.trial.path / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(session.trial.path / "tensorboard"))
 
 
 class Stopwatch:

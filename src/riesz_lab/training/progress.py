@@ -108,7 +108,7 @@ class Live(Progress):
 
     def row(self, row: dict[str, Any], step: int) -> None:
         if self._rows:
-            self._bar.console.print(f"{self.title} epoch {row['epoch']}  {format_scores(row)}", highlight=False, markup=False)
+            self.note(f"{self.title} epoch {row['epoch']}  {format_scores(row)}")
 
     def note(self, text: str) -> None:
         self._bar.console.print(text, highlight=False, markup=False)

@@ -15,8 +15,8 @@ from riesz_lab.data import Data
 from riesz_lab.errors import BusyError, ConfigError, LabError
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
-from riesz_lab.tasks import Classification, Context
-from riesz_lab.training import optimizers, progress
+from riesz_lab.tasks import Classification, Context, optimizers
+from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.trainer import train
 
@@ -219,7 +219,7 @@ def test_users_own_dataset_trains_and_repeats(tmp_path):
 
 
 def test_sixteen_bit_floats_on_a_cpu_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="needs a GPU; allowed on a CPU"):
+    with pytest.raises(ConfigError, match="expected '32' or 'bf16-mixed' on a CPU"):
         run(tmp_path, small_config(precision="16-mixed"))
 
 
