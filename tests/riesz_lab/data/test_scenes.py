@@ -158,14 +158,14 @@ def damaged(tmp_path, relative, data):
         (
             "trainannot/train002.png",
             png(np.zeros((36, 48, 3), np.uint8)),
-            "expected a mask in palette or 8-bit grey, got a RGB image",
+            "in palette or 8-bit grey, got a RGB",
         ),
         ("train/train002.jpg", b"\xff\xd8\xff\xe0 no image", "cannot be read as an image (JPEG, PNG)"),
         ("train/train002.jpg", b"GIF89a" + bytes(100), "cannot be read as an image (JPEG, PNG)"),
         (
             "train/train002.jpg",
             png(np.zeros((2001, 2001, 3), np.uint8)),
-            "expected at most 4,000,000 pixels, got 2001x2001",
+            "at most 4,000,000 pixels, got 2001x2001",
         ),
         ("trainannot/train002.png", png(np.zeros((36, 48), np.uint8))[:50], "cannot be read as an image (PNG)"),
     ],

@@ -265,7 +265,7 @@ def test_all_scores_no_number_is_a_collapse_too():
 
 
 def test_collapsed_trial_is_recorded_as_such(tmp_path, data_dir, monkeypatch, capsys):
-    monkeypatch.setattr(collapse, "LEAST_DIVERSITY", 100.0)
+    monkeypatch.setattr(gan_collapse, "LEAST_DIVERSITY", 100.0)
     outcome = run(small(), tmp_path, data_dir)
     assert outcome.result["status"] == "collapsed"
     assert "all alike" in outcome.result["collapse"]
@@ -335,12 +335,12 @@ def test_seeds_of_the_two_networks_differ_and_metrics_share_them(data_dir):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"height": 48}, "height=48 cannot be; allowed: multiples of 32"),
-        ({"fit": "crop"}, "allowed for generation: resize"),
+        ({"height": 48}, "height: expected a multiple of 32, got 48"),
+        ({"fit": "crop"}, "fit: expected 'resize' for generation"),
         ({"perceptual": 10.0}, "needs perceptual_weights"),
         ({"perceptual": 10.0, "perceptual_weights": "vgg19.pth"}, "weights/vgg19.pth"),
         ({"discriminator_options": ("scale=2",)}, "discriminator_options"),
-        ({"model_options": ("width=0",)}, "width=0 cannot be"),
+        ({"model_options": ("width=0",)}, "width: expected a multiple of 32, got 0"),
         ({"model": "unet"}, "model 'unet' is not known"),
     ],
 )

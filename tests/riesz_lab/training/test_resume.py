@@ -13,6 +13,7 @@ import pytest
 
 from lab_helpers import assert_readable, outcome_bytes, small_config, small_data
 from riesz_lab.errors import LabError, StoppedError
+from riesz_lab.store.trial import Trial
 from riesz_lab.training import checkpoint
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.loop import Loop
@@ -134,7 +135,7 @@ def test_a_state_that_does_not_fit_is_named(tmp_path, monkeypatch, stop_after):
 
 def test_only_two_checkpoints_are_kept(tmp_path, monkeypatch, stop_after):
     path = cut(tmp_path, stop_after, monkeypatch)
-    assert [found.name for found in checkpoint.newest_first(path / "checkpoints")] == [
+    assert [p.name for p in checkpoint.newest_first(path / "checkpoints")] == [
         "step-000000013",
         "step-000000012",
     ]
