@@ -340,7 +340,7 @@ def test_seeds_of_the_two_networks_differ_and_metrics_share_them(data_dir):
         ({"perceptual": 10.0}, "needs perceptual_weights"),
         ({"perceptual": 10.0, "perceptual_weights": "vgg19.pth"}, "weights/vgg19.pth"),
         ({"discriminator_options": ("scale=2",)}, "discriminator_options"),
-        ({"model_options": ("width=0",)}, "width: expected a multiple of 32, got 0"),
+        ({"model_options": ("width=0",)}, "width: expected an int of 1 or more, got 0"),
         ({"model": "unet"}, "model 'unet' is not known"),
     ],
 )
