@@ -39,9 +39,11 @@ from riesz_lab.store import environment
 from riesz_lab.store.trial import Trial
 from riesz_lab.tasks import Classification, Context
 from riesz_lab.training import progress
+from riesz_lab.training.epoch_log import EpochLog
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
+from riesz_lab.training.session import Session
 from riesz_lab.training.signals import Interrupts
-from riesz_lab.training.trainer import _Run
 from riesz_lab.utils.malloc import keep_freed_memory
 
 WARM = 2
@@ -118,7 +120,8 @@ def lab(config: Config, known: Data, runs: Path) -> Turn:
     fabric = hardware.fabric(config)
     context = Context(fabric.device)
     task = Classification(config, Path(), known, context)
-    run = _Run(config, task, context, fabric, Trial(runs, config), 1e9, progress.Progress(), Interrupts())
+    session = Session(config, task, context, fabric, Trial(runs, config), progress.Progress())
+    loop = Loop(session, EpochLog(session), 1e9, Interrupts())
 
     def forever() -> Iterator[list]:
         for epoch in count():
@@ -133,7 +136,7 @@ def lab(config: Config, known: Data, runs: Path) -> Turn:
         for number in range(WARM + steps):
             if number == WARM:
                 started = _now()
-            run._step(next(batches))
+            loop.step(next(batches))
         return _since(started)
 
     return turn

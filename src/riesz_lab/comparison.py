@@ -31,7 +31,8 @@ from riesz_lab.store import Store, environment
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Arm, Sweep, Table, results
 from riesz_lab.sweeps.results import is_percent
-from riesz_lab.training import checkpoint, optimizers, progress
+from riesz_lab.tasks import optimizers
+from riesz_lab.training import checkpoint, progress
 from riesz_lab.training.trainer import train as train_trial
 from riesz_lab.utils import randomness
 
@@ -119,7 +120,7 @@ def compare(
         else:
             outcome = train_trial(config, data=function, runs=runs)
             result, fresh = outcome.result, outcome.trained
-        told = "diverged" if result["last"] is None else progress.told(result["last"])
+        told = "diverged" if result["last"] is None else progress.format_scores(result["last"])
         say(f"{title}: {told}" + ("" if fresh else "  (stored before)"))
     return results(sweep, Store(Path(runs) / base.recipe))
 

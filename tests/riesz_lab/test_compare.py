@@ -172,7 +172,7 @@ def nothing():
         (no_score, {}, "returned None; allowed: a number"),
         (percent, {"score": "test_accuracy"}, "returned 85.0 as 'test_accuracy'.*allowed: a fraction from 0 to 1"),
         (other, {}, "takes model, data; allowed: train"),
-        (nothing, {}, "build returned int 3; allowed: model, "),
+        (nothing, {}, "build: expected model, (train, test), loss"),
         (no_score, {"epochs": 3}, "has a loop of its own"),
         (build, {"epoch": 3}, "epoch"),
         (build, {"metrics": ["sobolef"]}, "did you mean 'sobolev'"),

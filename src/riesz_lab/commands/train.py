@@ -96,7 +96,7 @@ def summary(outcome: Outcome) -> str:
     for which in ("last", "best"):
         if result[which] is not None:
             row = result[which]
-            lines.append(f"{which}: epoch {row['epoch']}  {progress.told(row)}")
+            lines.append(f"{which}: epoch {row['epoch']}  {progress.format_scores(row)}")
     if result["last"] is None and result["best"] is None:
         lines.append(f"no {score.replace('_', ' ')} was measured")
     lines.append(f"{result['parameters']:,} parameters, {result['step']} steps, stored in {outcome.path}")

@@ -17,8 +17,8 @@ from riesz_lab.errors import StoppedError
 from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
 from riesz_lab.tasks import Context, Segmentation
-from riesz_lab.training import trainer
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
 from riesz_lab.training.trainer import train
 from scene_trees import write_camvid, write_pairs, write_voc
 
@@ -146,17 +146,17 @@ def test_stopped_in_mid_epoch_it_continues_to_the_same_bits(tmp_path, data_dir, 
     """Decoded in a worker process (crop) and kept in memory (resize)."""
     config = small(fit=fit, eval_batch_size=1)
     whole = run(config, tmp_path / "whole", data_dir)
-    step = trainer._Run._step
+    step = Loop.step
 
     def stop_at_five(self, parts):
         step(self, parts)
-        if self.state.step == 4:
+        if self.session.state.step == 4:
             self.stop.received = 15
 
-    monkeypatch.setattr(trainer._Run, "_step", stop_at_five)
+    monkeypatch.setattr(Loop, "step", stop_at_five)
     with pytest.raises(StoppedError, match="stopped at step 5 of 6"):
         run(config, tmp_path / "stopped", data_dir)
-    monkeypatch.setattr(trainer._Run, "_step", step)
+    monkeypatch.setattr(Loop, "step", step)
     again = run(config, tmp_path / "stopped", data_dir)
     assert outcome_bytes(again.path) == outcome_bytes(whole.path)
     pictures = [sorted(f.read_bytes() for f in (o.path / "pictures").iterdir()) for o in (again, whole)]

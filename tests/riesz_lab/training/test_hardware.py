@@ -61,5 +61,5 @@ def test_keeping_freed_memory_is_possible_on_linux():
 
 
 def test_more_devices_than_there_are_is_refused():
-    with pytest.raises(ConfigError, match="cannot share a batch of 16"):
+    with pytest.raises(ConfigError, match="expected at most batch_size=16"):
         Hardware(accelerator="cpu", devices=17).check(small_config())

@@ -15,8 +15,8 @@ from riesz_lab.data import Data
 from riesz_lab.errors import BusyError, ConfigError, LabError
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
-from riesz_lab.tasks import Classification, Context
-from riesz_lab.training import optimizers, progress
+from riesz_lab.tasks import Classification, Context, optimizers
+from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.trainer import train
 
@@ -138,8 +138,8 @@ def test_optimizers_by_name_and_by_import_path(tmp_path, optimizer, options):
     [
         ({"optimizer": "sgdd"}, "Did you mean 'sgd'"),
         ({"optimizer": "torch.optim:Nothing"}, "has no 'Nothing'"),
-        ({"optimizer_options": ("eps",)}, "write name=value"),
-        ({"optimizer_options": ("eps=1e-6",)}, "cannot be made with"),
+        ({"optimizer_options": ("eps",)}, "expected name=value"),
+        ({"optimizer_options": ("eps=1e-6",)}, "cannot be built with"),
         ({"model": "resnet57"}, "Did you mean 'resnet56'"),
         ({"task": "clasification"}, "Did you mean 'classification'"),
         ({"backend": "cuda-magic"}, "allowed"),
@@ -219,7 +219,7 @@ def test_users_own_dataset_trains_and_repeats(tmp_path):
 
 
 def test_sixteen_bit_floats_on_a_cpu_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="needs a GPU; allowed on a CPU"):
+    with pytest.raises(ConfigError, match="expected '32' or 'bf16-mixed' on a CPU"):
         run(tmp_path, small_config(precision="16-mixed"))
 
 
