@@ -23,6 +23,7 @@ COMMANDS = {
 }
 
 NEEDED = {
+    "filelock": "filelock",
     "jinja2": "jinja2",
     "lightning_fabric": "lightning-fabric",
     "matplotlib": "matplotlib",

@@ -22,7 +22,8 @@ from riesz_lab import models, tasks
 from riesz_lab.config import Config
 from riesz_lab.data import data_folder
 from riesz_lab.errors import BadFileError, LabError, StoppedError
-from riesz_lab.store import environment
+from riesz_lab.store import Result, environment
+from riesz_lab.store.result import Status
 from riesz_lab.store.trial import Trial
 from riesz_lab.tasks import Context, Task
 from riesz_lab.training import checkpoint, optimizers, parallel, progress
@@ -42,12 +43,12 @@ class Outcome:
 
     Attributes:
         path: the trial's directory.
-        result: what its result.json holds.
+        result: how it ended.
         trained: False if the trial was complete already.
     """
 
     path: Path
-    result: dict[str, Any]
+    result: Result
     trained: bool
 
 
@@ -154,7 +155,7 @@ class _Run:
         self.watch = Watch({}, {}) if self.sharded else Watch(self.modules, task.attachments)
         self.optimizers = {name: fabric.setup_optimizers(optimizer) for name, optimizer in task.optimizers.items()}
 
-    def to_the_end(self) -> dict[str, Any]:
+    def to_the_end(self) -> Result:
         self._resume()
         if self.main:
             self.trial.add_session(environment.describe(self.fabric.device.type, self.context.world))
@@ -271,23 +272,23 @@ class _Run:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _finish(self, status: str) -> dict[str, Any]:
+    def _finish(self, status: Status) -> Result:
         weights = checkpoint.pack(self.modules, self.main) if self.main or self.sharded else b""
         key, sign = self.task.score, 1 if self.task.higher_is_better else -1
         # What was measured before the first step is no success of the training.
         scored = [row for row in self.state.history if row.get(key) is not None and row["step"]]
         why = self.task.collapsed(self.state.history) if status == "finished" else None
         status = status if why is None else "collapsed"
-        result = {
-            "status": status,
-            **({} if why is None else {"collapse": why}),
-            "step": self.state.step,
-            "parameters": sum(models.parameters(module) for module in self.modules.values()),
-            "score": key,
-            "higher_is_better": self.task.higher_is_better,
-            "last": scored[-1] if scored and status == "finished" else None,
-            "best": max(scored, key=lambda row: sign * row[key]) if scored else None,
-        }
+        result = Result(
+            status=status,
+            collapse=why,
+            step=self.state.step,
+            parameters=sum(models.parameters(module) for module in self.modules.values()),
+            score=key,
+            higher_is_better=self.task.higher_is_better,
+            last=scored[-1] if scored and status == "finished" else None,
+            best=max(scored, key=lambda row: sign * row[key]) if scored else None,
+        )
         if status == "diverged":
             self.state.history.append(self._row(self.state.epoch + 1, {}))
         if self.main:
