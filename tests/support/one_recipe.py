@@ -40,7 +40,7 @@ def main(name, runs, data):
     except StoppedError:
         stopped = True
     trainer._Run._step = step
-    saved = [path.name for path in checkpoint.found(trainer.Trial(runs, config).checkpoints)]
+    saved = [path.name for path in checkpoint.newest_first(trainer.Trial(runs, config).checkpoints)]
     outcome = trainer.train(config, **options)
     (stored,) = (trial for trial in Store(runs).trials if trial.config == config)
     timing = stored.timing()[-1]

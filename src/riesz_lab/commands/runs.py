@@ -16,7 +16,7 @@ from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.selection import distinguishing, record, select
 from riesz_lab.store.trial import lock
 from riesz_lab.sweeps.results import is_percent
-from riesz_lab.training.progress import told
+from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.tables import print_table
 
 Where = Annotated[
@@ -86,7 +86,7 @@ def _list_groups(trials: list[StoredTrial]) -> None:
         scores = [score for trial in group if (score := trial.score("last")) is not None]
         counts = (sum(trial.status == status for trial in group) for status in KINDS)
         score = next((trial.result.score for trial in group if trial.result is not None), "")
-        mean = told({score: statistics.mean(scores)}) if scores else ""
+        mean = format_scores({score: statistics.mean(scores)}) if scores else ""
         config = group[0].config
         rows.append((key, config.recipe, config.metric, differences[key], *(str(n or "") for n in counts), mean))
     head = ("group", "recipe", "metric", "and", *KINDS, "mean of the last epoch")
@@ -196,7 +196,7 @@ def _told(trial: StoredTrial) -> str:
     if trial.failure is not None:
         return trial.failure
     row = None if trial.result is None else trial.result.last
-    return "" if row is None else told(row)
+    return "" if row is None else format_scores(row)
 
 
 def _tell_broken(store: Store) -> None:

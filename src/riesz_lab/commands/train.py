@@ -95,7 +95,7 @@ def summary(outcome: Outcome) -> str:
         lines.append(f"collapsed: {result.collapse}; recorded as such")
     for which in ("last", "best"):
         if (row := result.row(which)) is not None:
-            lines.append(f"{which}: epoch {row['epoch']}  {progress.told(row)}")
+            lines.append(f"{which}: epoch {row['epoch']}  {progress.format_scores(row)}")
     if result.last is None and result.best is None:
         lines.append(f"no {score.replace('_', ' ')} was measured")
     lines.append(f"{result.parameters:,} parameters, {result.step} steps, stored in {outcome.path}")

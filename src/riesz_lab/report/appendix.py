@@ -180,7 +180,7 @@ def environments(evidence: Evidence) -> Section:
 def settings(evidence: Evidence) -> Section:
     """The full config of every group of trials, in differences to the first."""
     groups = [trials[0].config for trials in evidence.store.groups().values()]
-    values = [config.told() for config in groups]
+    values = [config.describe() for config in groups]
     keys = [key for key in (values[0] if values else {}) if key not in ("seed", "init_seed", "data_seed")]
     same = [key for key in keys if all(value[key] == values[0][key] for value in values)]
     varied = [key for key in keys if key not in same]

@@ -73,5 +73,5 @@ def record(trial: StoredTrial) -> dict[str, Any]:
     for which in ("last", "best"):
         row = (None if trial.result is None else trial.result.row(which)) or {}
         flat |= {f"{which}_{name}": value for name, value in row.items()}
-    settings = trial.config.told()
+    settings = trial.config.describe()
     return flat | {name: " ".join(value) if isinstance(value, list) else value for name, value in settings.items()}

@@ -58,7 +58,7 @@ class Lines(Watcher):
         assert trial is not None
         assert trial.result is not None
         row = trial.result.last
-        scores = trial.status if row is None else progress.told({trial.result.score: row[trial.result.score]})
+        scores = trial.status if row is None else progress.format_scores({trial.result.score: row[trial.result.score]})
         return f"{name}: {scores}  ({progress.clock(seconds)}, {self.left()} left)"
 
 
