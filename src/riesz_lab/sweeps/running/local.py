@@ -52,8 +52,9 @@ class Local:
             if not ended:
                 time.sleep(timeout)
             return ended
-        sentinels = {worker.process.sentinel: slot for slot, worker in self._running.items()}
-        return [self._running.pop(sentinels[ready]).wait() for ready in wait(list(sentinels), timeout)]
+        ready = wait([worker.process.sentinel for worker in self._running.values()], timeout)
+        slots = [slot for slot, worker in self._running.items() if worker.process.sentinel in ready]
+        return [self._running.pop(slot).wait() for slot in slots]
 
     def close(self) -> None:
         for worker in self._running.values():
