@@ -172,7 +172,7 @@ def nothing():
         (no_score, {}, "expected a number, got None"),
         (percent, {"score": "test_accuracy"}, "'test_accuracy'.*expected a fraction from 0 to 1.*got 85.0"),
         (other, {}, "expected train.*got the arguments model, data"),
-        (nothing, {}, "build returned int 3; allowed: model, "),
+        (nothing, {}, "build: expected model, .*got int 3"),
         (no_score, {"epochs": 3}, "has a loop of its own"),
         (build, {"epoch": 3}, "epoch"),
         (build, {"metrics": ["sobolef"]}, "did you mean 'sobolev'"),
