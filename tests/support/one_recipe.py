@@ -53,12 +53,12 @@ def main(name, runs, data):
                 "stopped": stopped,
                 "saved": saved,
                 "status": stored.status,
-                "steps": outcome.result["step"],
-                "parameters": outcome.result["parameters"],
+                "steps": outcome.result.step,
+                "parameters": outcome.result.parameters,
                 "step_ms": timing["step_ms"],
                 "eval_seconds": timing["eval_seconds"],
                 "peak_memory_mb": timing["peak_memory_mb"],
-                "test_accuracy": outcome.result["last"]["test_accuracy"],
+                "test_accuracy": outcome.result.last["test_accuracy"],
             }
         )
     )

@@ -19,7 +19,7 @@ from riesz_lab.report.figures.speed import speed as draw_speed
 from riesz_lab.report.labels import method, scale
 from riesz_lab.report.published import published
 from riesz_lab.report.summary import number
-from riesz_lab.store.trial import read_json
+from riesz_lab.store.files import read_json
 
 MOST_TRIALS = 400
 MOST_LAYERS = 400
@@ -153,7 +153,7 @@ def environments(evidence: Evidence) -> Section:
     counted: Counter[tuple[str, ...]] = Counter()
     for trial in evidence.store.trials:
         try:
-            sessions = read_json(trial.path / "environment.json")
+            sessions = read_json(trial.files.environment_file)
         except BadFileError:
             sessions = []
         last = sessions[-1] if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict) else {}

@@ -91,7 +91,7 @@ class Evidence:
         key = str(trial.path)
         if key not in self._weights:
             try:
-                tensors = read_tensors(trial.path / "weights.safetensors")
+                tensors = read_tensors(trial.files.weights_file)
             except LabError:
                 tensors = {}
             self._weights[key] = {

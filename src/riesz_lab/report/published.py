@@ -157,7 +157,7 @@ def _fids(title: str, ours: list[tuple[Config, Methods]]) -> Table:
         ]
     ]
     for base, methods in ours:
-        score = str(next(iter(methods.values()))[0].result["score"])  # type: ignore[index]
+        score = str(next(iter(methods.values()))[0].result.score)  # type: ignore[index]
         rows.append([f"ours, {score}: {scale(base)}", *_means(methods, score, 3, collapsed=True)])
     return Table(caption=title, head=("who", *COLUMNS.values()), rows=rows, numbers=frozenset((1, 2, 3)))
 
@@ -171,7 +171,7 @@ def _means(methods: Methods, key: str, digits: int, collapsed: bool = False) -> 
         column = "baseline" if kind == "identity" else kind
         if column not in COLUMNS or config.control != "none" or by_column[column]:
             continue
-        values = [((trial.result or {}).get("last") or {}).get(key) for trial in trials]
+        values = [trial.last().get(key) for trial in trials]
         known = [float(value) for value in values if isinstance(value, int | float)]
         fallen = sum(trial.status in ("collapsed", "diverged") for trial in trials)
         remark = f"; {fallen} of {len(trials)} collapsed" if collapsed else ""

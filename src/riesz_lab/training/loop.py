@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from riesz_lab.errors import StoppedError
+from riesz_lab.store.result import Status
 from riesz_lab.tasks import optimizers
 from riesz_lab.training import parallel, resume
 from riesz_lab.training.epoch_log import EpochLog, Stopwatch
@@ -36,7 +37,7 @@ class Loop:
         context = session.context
         self.rendezvous = Rendezvous(context.rank, context.world, context.add_up, context.device)
 
-    def run(self) -> str:
+    def run(self) -> Status:
         """Train all steps that are left. Returns "finished" or "diverged"."""
         session, config = self.session, self.session.config
         if config.eval_first and not session.state.history and not session.state.step:

@@ -13,7 +13,8 @@ from torch import Tensor
 from riesz_lab import models, tasks
 from riesz_lab.config import Config
 from riesz_lab.data import data_folder
-from riesz_lab.store import environment
+from riesz_lab.store import Result, environment
+from riesz_lab.store.result import Status
 from riesz_lab.store.trial import Trial
 from riesz_lab.tasks import Context
 from riesz_lab.training import checkpoint, parallel, progress
@@ -31,12 +32,12 @@ class Outcome:
 
     Attributes:
         path: the trial's directory.
-        result: the content of its result.json.
+        result: how it ended.
         trained: False if the trial was complete already.
     """
 
     path: Path
-    result: dict[str, Any]
+    result: Result
     trained: bool
 
 
@@ -100,7 +101,7 @@ def train(
     return Outcome(trial.path, result, trained=True)
 
 
-def _finish(session: Session, log: EpochLog, status: str) -> dict[str, Any]:
+def _finish(session: Session, log: EpochLog, status: Status) -> Result:
     """Write weights and result."""
     task, state = session.task, session.state
     weights = checkpoint.pack(session.models, session.is_main) if session.is_main or session.sharded else b""
@@ -109,16 +110,16 @@ def _finish(session: Session, log: EpochLog, status: str) -> dict[str, Any]:
     scored = [row for row in state.history if row.get(key) is not None and row["step"]]
     collapse = task.collapsed(state.history) if status == "finished" else None
     status = status if collapse is None else "collapsed"
-    result = {
-        "status": status,
-        **({} if collapse is None else {"collapse": collapse}),
-        "step": state.step,
-        "parameters": sum(models.parameters(module) for module in session.models.values()),
-        "score": key,
-        "higher_is_better": task.higher_is_better,
-        "last": scored[-1] if scored and status == "finished" else None,
-        "best": max(scored, key=lambda row: sign * row[key]) if scored else None,
-    }
+    result = Result(
+        status=status,
+        collapse=collapse,
+        step=state.step,
+        parameters=sum(models.parameters(module) for module in session.models.values()),
+        score=key,
+        higher_is_better=task.higher_is_better,
+        last=scored[-1] if scored and status == "finished" else None,
+        best=max(scored, key=lambda row: sign * row[key]) if scored else None,
+    )
     if status == "diverged":
         state.history.append(log.row(state.epoch + 1, {}))
     if session.is_main:

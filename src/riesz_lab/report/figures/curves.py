@@ -83,7 +83,7 @@ def _with_curves(evidence: Evidence) -> list[tuple[Config, Methods]]:
 
 def _score(evidence: Evidence, methods: Methods) -> str:
     result = next(iter(methods.values()))[0].result
-    return "test_accuracy" if result is None else str(result["score"])
+    return "test_accuracy" if result is None else result.score
 
 
 def _last_values(evidence: Evidence, base: Config, methods: Methods) -> str:

@@ -29,7 +29,7 @@ def histogram(evidence: Evidence) -> Figure | None:
         scores = {name: values for name, values in scores.items() if len(values) >= LEAST}
         if len(scores) < 2 or len(panels) == MOST_PANELS:
             continue
-        score = str(methods[next(iter(scores))][0].result["score"])  # type: ignore[index]
+        score = str(methods[next(iter(scores))][0].result.score)  # type: ignore[index]
         times = 100.0 if is_percent(score) else 1.0
         most = sorted(scores, key=lambda name: -len(scores[name]))[:MOST_METHODS]
         chosen = {name: scores[name] for name in scores if name in most}

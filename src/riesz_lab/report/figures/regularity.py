@@ -39,7 +39,7 @@ def _setting(evidence: Evidence) -> tuple[Config, Methods] | None:
     found = []
     for base, methods in evidence.settings.items():
         there = {
-            name: [trial for trial in trials if (trial.path / "weights.safetensors").exists()][:MOST_TRIALS]
+            name: [trial for trial in trials if trial.files.weights_file.exists()][:MOST_TRIALS]
             for name, trials in main_methods(methods, MOST_METHODS).items()
         }
         there = {name: trials for name, trials in there.items() if trials}

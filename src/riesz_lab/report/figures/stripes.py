@@ -43,8 +43,7 @@ def _best_setting(evidence: Evidence) -> Methods | None:
     candidates = []
     for methods in evidence.settings.values():
         there = {
-            name: [trial for trial in trials if (trial.path / "weights.safetensors").exists()]
-            for name, trials in methods.items()
+            name: [trial for trial in trials if trial.files.weights_file.exists()] for name, trials in methods.items()
         }
         there = {name: trials for name, trials in there.items() if trials}
         if there and _layer(evidence, next(iter(there.values()))[0]):

@@ -35,7 +35,7 @@ def fid(evidence: Evidence) -> Figure | None:
     panels = []
     found = _settings(evidence, "generation")
     for base, methods in found:
-        score = str(next(iter(methods.values()))[0].result["score"])  # type: ignore[index]
+        score = str(next(iter(methods.values()))[0].result.score)  # type: ignore[index]
         series = _series(evidence, methods, score)
         if series:
             panels.append(Panel(title=short_scale(base), x="epoch", y=score.replace("_", " "), series=series))
@@ -68,7 +68,7 @@ def _segmentation_panels(evidence: Evidence, base: Config, methods: Methods, nam
     for name, trials in methods.items():
         gaps = []
         for trial in trials:
-            last = (trial.result or {}).get("last") or {}
+            last = trial.last()
             if all(isinstance(last.get(f"{split}_accuracy"), float) for split in ("train", "test")):
                 gaps.append(last["train_accuracy"] - last["test_accuracy"])
         if gaps:
