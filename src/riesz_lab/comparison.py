@@ -26,10 +26,10 @@ import riesz
 from riesz_lab import models
 from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.report import labels as gather
 from riesz_lab.store import Store, environment
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Arm, Sweep, Table, results
+from riesz_lab.sweeps.methods import baseline, method
 from riesz_lab.sweeps.results import is_percent
 from riesz_lab.training import checkpoint, optimizers, progress
 from riesz_lab.training.trainer import train as train_trial
@@ -187,9 +187,9 @@ def _arms(base: Config, metrics: list[str], controls: bool) -> Iterator[Arm]:
             if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # a mean knows no order
                 configs.append(replace(directed, control="permuted"))
     # Named and paired as the report does with what it finds in the store, so that both say the same.
-    names = [gather.method(config) for config in configs]
+    names = [method(config) for config in configs]
     for name, config in zip(names, configs, strict=True):
-        yield Arm(name, config, gather.baseline(config, names))
+        yield Arm(name, config, baseline(config, names))
 
 
 def _metric(metric: str | riesz.Metric) -> str:

@@ -10,8 +10,9 @@ import tyro
 
 from riesz_lab.data import data_folder
 from riesz_lab.errors import ConfigError
+from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store, export, open_store
-from riesz_lab.sweeps import SWEEPS, Sweep, dry_run, results, sweep, text, tuning
+from riesz_lab.sweeps import SWEEPS, Sweep, dry_run, results, sweep, tuning
 from riesz_lab.sweeps.running import display as watch
 from riesz_lab.sweeps.running import driver
 from riesz_lab.sweeps.running import pending as plan
@@ -178,9 +179,9 @@ def _report(found: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
         found = tuning.tuned(found, chosen)
     made = results(found, store, options.which)
     print()
-    print(text.told(made, chosen))
+    print(format_comparisons(made, chosen, tuning_notes(chosen)))
     if options.output is not None:
-        export.write(text.records(made, chosen), options.output)
+        export.write(records(made, chosen), options.output)
         print(f"Written: {options.output}")
     return 0
 

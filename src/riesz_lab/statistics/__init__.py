@@ -11,5 +11,6 @@ from riesz_lab.statistics.comparison import Comparison, paired
 from riesz_lab.statistics.estimate import Estimate, crossed, independent
 from riesz_lab.statistics.holm import adjusted, holm
 from riesz_lab.statistics.seeds import components
+from riesz_lab.statistics.verdict import format_p
 
-__all__ = ["Comparison", "Estimate", "adjusted", "components", "crossed", "holm", "independent", "paired"]
+__all__ = ["Comparison", "Estimate", "adjusted", "components", "crossed", "format_p", "holm", "independent", "paired"]

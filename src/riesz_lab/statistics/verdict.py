@@ -79,9 +79,9 @@ def _told(found: Comparison) -> str:
     assert found.interval is not None
     assert found.p is not None
     low, high = (_signed(end, found) for end in found.interval)
-    p = f"p = {_p(found.p)}"
+    p = _p_equals(found.p)
     if found.p_holm is not None and found.family > 1:
-        p += f", {_p(found.p_holm)} after Holm for {found.family}"
+        p += f", {format_p(found.p_holm)} after Holm for {found.family}"
     return f"95% interval {low} to {high}, {p}, {found.n} pairs"
 
 
@@ -91,7 +91,7 @@ def _remarks(found: Comparison) -> list[str]:
         base, mine = found.collapsed
         remarks.append(
             f"collapsed or diverged: {mine} of {found.trials} trials, baseline {base} of {found.trials}"
-            + ("" if found.p_collapsed is None else f" (Fisher p = {_p(found.p_collapsed)})")
+            + ("" if found.p_collapsed is None else f" (Fisher {_p_equals(found.p_collapsed)})")
         )
     if found.unpaired:
         remarks.append(f"{found.unpaired} trials without a partner are left out")
@@ -114,5 +114,10 @@ def _digits(value: float) -> str:
     return f"{value:.{1 - math.floor(math.log10(value))}f}"
 
 
-def _p(p: float) -> str:
-    return "below 0.0001" if p < 1e-4 else f"{p:.2g}"
+def _p_equals(p: float) -> str:
+    return f"p {format_p(p)}" if p < 1e-4 else f"p = {format_p(p)}"
+
+
+def format_p(p: float) -> str:
+    """A p-value as it is printed everywhere."""
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"

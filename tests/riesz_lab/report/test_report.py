@@ -13,8 +13,10 @@ import pytest
 
 from riesz_lab import cli
 from riesz_lab.recipes import recipe
-from riesz_lab.report import page, picture, plotting, report, text
+from riesz_lab.report import page, picture, plotting, report
+from riesz_lab.report.comparison_view import comparisons_csv
 from riesz_lab.report.figures import FIGURES
+from riesz_lab.report.markdown import markdown
 from stored import EVERY, change, store_sweep, store_trial
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "results"
@@ -169,10 +171,10 @@ def test_diverged_trials_are_told(tmp_path):
 
 
 def test_markdown_and_csv(full, evidence):
-    told = text.markdown(full)
+    told = markdown(full)
     assert "## Summary" in told
     assert "| network | optimizer | batch |" in told
-    rows = list(csv.DictReader(io.StringIO(text.comparisons_csv(evidence))))
+    rows = list(csv.DictReader(io.StringIO(comparisons_csv(evidence.tables))))
     assert len(rows) == sum(len(table.comparisons) for table in evidence.tables)
     assert all(row["verdict"] for row in rows)
     assert float(rows[0]["low"]) <= float(rows[0]["difference"]) <= float(rows[0]["high"])
@@ -207,14 +209,14 @@ def test_commands(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["report", "nowhere"], "nowhere is not a folder"),
+        (["report", "nowhere"], "expected a folder of trials or benchmark results, got nowhere"),
         (["report", "empty"], "no trial is stored below empty"),
         (
             ["report", "empty", "-o", "r.pdf"],
-            "'r.pdf' cannot be; allowed: - for the screen, or a name that ends in .h",
+            "expected output as - for the screen, or a name that ends in .html",
         ),
         (["report", "empty", "--format", "csv", "-o", "r.md"], "ends in .csv"),
-        (["compare", "nowhere.py:train", "-o", "r.pdf"], "'r.pdf' cannot be"),
+        (["compare", "nowhere.py:train", "-o", "r.pdf"], "got 'r.pdf'"),
         (["figure", "lamda", "empty"], "Did you mean 'lambda'?"),
         (["figure", "fid", "empty"], "no trial is stored"),
         (["figure", "kernels", "-o", "kernels.gif"], "ends in .svg, .png or .pdf"),

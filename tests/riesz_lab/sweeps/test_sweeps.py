@@ -8,7 +8,8 @@ from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, text, tuning
+from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
+from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, tuning
 from riesz_lab.sweeps.running import pending as plan
 from sweep_helpers import short, write
 
