@@ -7,6 +7,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from riesz_lab.errors import LabError
 
 COMMANDS = {
     "demo": "train a small CNN with and without a metric and compare, in about two minutes",
@@ -23,10 +27,12 @@ COMMANDS = {
 }
 
 NEEDED = {
+    "filelock": "filelock",
     "jinja2": "jinja2",
     "lightning_fabric": "lightning-fabric",
     "matplotlib": "matplotlib",
     "mlxtend": "mlxtend",
+    "msgspec": "msgspec",
     "numpy": "numpy",
     "PIL": "pillow",
     "plotly": "plotly",
@@ -101,14 +107,12 @@ def _run(command: str, arguments: list[str]) -> int:
         return 130
 
 
-def _say(error: Exception) -> None:
-    """Print an error; of several processes that say the same, one does."""
-    if "WORLD_SIZE" in os.environ:
-        from riesz_lab.training import parallel
+def _say(error: LabError) -> None:
+    """Print an error; one that several processes share, only once."""
+    from riesz_lab.errors import first_to_report
 
-        if not parallel.is_news(str(error)):
-            return
-    print(f"riesz: {error}", file=sys.stderr)
+    if first_to_report(error):
+        print(f"riesz: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -26,12 +26,13 @@ import riesz
 from riesz_lab import models
 from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.store import Store, environment
+from riesz_lab.store import Result, Store, environment
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Arm, Sweep, Table, results
 from riesz_lab.sweeps.methods import baseline, method
 from riesz_lab.sweeps.results import is_percent
-from riesz_lab.training import checkpoint, optimizers, progress
+from riesz_lab.tasks import optimizers
+from riesz_lab.training import checkpoint, progress
 from riesz_lab.training.trainer import train as train_trial
 from riesz_lab.utils import randomness
 
@@ -119,14 +120,14 @@ def compare(
         else:
             outcome = train_trial(config, data=function, runs=runs)
             result, fresh = outcome.result, outcome.trained
-        told = "diverged" if result["last"] is None else progress.told(result["last"])
+        told = "diverged" if result.last is None else progress.format_scores(result.last)
         say(f"{title}: {told}" + ("" if fresh else "  (stored before)"))
     return results(sweep, Store(Path(runs) / base.recipe))
 
 
 def _own_loop(
     config: Config, function: Callable[..., Any], runs: Path | str, score: str, higher_is_better: bool
-) -> tuple[dict[str, Any], bool]:
+) -> tuple[Result, bool]:
     """One trial of a user's loop. What it can be resumed from is the user's business: here it is run as a whole."""
     trial = Trial(runs, config)
     if (stored := trial.result()) is not None:
@@ -149,15 +150,15 @@ def _own_loop(
             raise LabError(f"{_name(function)!r} did not call attach(optimizer, model): every trial would be the same")
         value = _number(value, _name(function), score)
         row = {"epoch": 1, "step": 0, score: value} if math.isfinite(value) else None
-        result = {
-            "status": "diverged" if row is None else "finished",
-            "step": 0,
-            "parameters": models.parameters(seen[0]),
-            "score": score,
-            "higher_is_better": higher_is_better,
-            "last": row,
-            "best": row,
-        }
+        result = Result(
+            status="diverged" if row is None else "finished",
+            step=0,
+            parameters=models.parameters(seen[0]),
+            score=score,
+            higher_is_better=higher_is_better,
+            last=row,
+            best=row,
+        )
         trial.write_history([] if row is None else [row])
         trial.finish(checkpoint.pack({f"model{i}" if i else "model": model for i, model in enumerate(seen)}), result)
     return result, True

@@ -78,7 +78,7 @@ def assert_readable(path):
         json.loads(file.read_text())
     for line in (path / "history.jsonl").read_text().splitlines() if (path / "history.jsonl").exists() else ():
         json.loads(line)
-    for folder in checkpoint.found(path / "checkpoints"):
+    for folder in checkpoint.newest_first(path / "checkpoints"):
         checkpoint.load(folder)
     if (path / "weights.safetensors").exists():
         checkpoint.load_weights(path / "weights.safetensors")

@@ -40,7 +40,7 @@ def main(name, runs, data):
     except StoppedError:
         stopped = True
     trainer._Run._step = step
-    saved = [path.name for path in checkpoint.found(trainer.Trial(runs, config).checkpoints)]
+    saved = [path.name for path in checkpoint.newest_first(trainer.Trial(runs, config).checkpoints)]
     outcome = trainer.train(config, **options)
     (stored,) = (trial for trial in Store(runs).trials if trial.config == config)
     timing = stored.timing()[-1]
@@ -51,12 +51,12 @@ def main(name, runs, data):
                 "stopped": stopped,
                 "saved": saved,
                 "status": stored.status,
-                "steps": outcome.result["step"],
-                "parameters": outcome.result["parameters"],
+                "steps": outcome.result.step,
+                "parameters": outcome.result.parameters,
                 "step_ms": timing["step_ms"],
                 "eval_seconds": timing["eval_seconds"],
                 "peak_memory_mb": timing["peak_memory_mb"],
-                "test_accuracy": outcome.result["last"]["test_accuracy"],
+                "test_accuracy": outcome.result.last["test_accuracy"],
             }
         )
     )

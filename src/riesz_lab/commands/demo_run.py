@@ -57,7 +57,7 @@ def demo(
 def _train_one(title: str, config: Config, runs: Path, kind: progress.Kind) -> None:
     show = progress.make(kind if kind != "plain" else "none", title, rows=False)
     outcome = train(config, runs=runs, show=show if isinstance(show, progress.Live) else None)
-    row = outcome.result["last"]
-    told = "diverged" if row is None else progress.told(row)
+    row = outcome.result.last
+    told = "diverged" if row is None else progress.format_scores(row)
     if kind != "none":
         print(f"{title}  {told}" + ("" if outcome.trained else "  (stored before)"), flush=True)

@@ -135,7 +135,8 @@ def _training() -> Iterator[tuple[str, str]]:
             with tempfile.TemporaryDirectory() as folder:
                 hardware = Hardware(accelerator=accelerator)  # type: ignore[arg-type]
                 result = train(config, runs=folder, hardware=hardware, save_every=0.0).result
-            return f"{result['step']} steps, test loss {result['last']['test_loss']:.3f}"
+            loss = "none" if result.last is None else f"{result.last['test_loss']:.3f}"
+            return f"{result.step} steps, test loss {loss}"
 
         yield _tried(f"{accelerator}: a short trial trains, saves and is scored", attempt)
 

@@ -14,10 +14,9 @@ from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.statistics import paired
 from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.selection import distinguishing, record, select
-from riesz_lab.store.trial import held
+from riesz_lab.store.trial import lock
 from riesz_lab.sweeps.results import is_percent
-from riesz_lab.tasks import task_class
-from riesz_lab.training.progress import told
+from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.tables import print_table
 
 Where = Annotated[
@@ -86,8 +85,8 @@ def _list_groups(trials: list[StoredTrial]) -> None:
     for key, group in groups.items():
         scores = [score for trial in group if (score := trial.score("last")) is not None]
         counts = (sum(trial.status == status for trial in group) for status in KINDS)
-        score = next((trial.result["score"] for trial in group if trial.result is not None), "")
-        mean = told({score: statistics.mean(scores)}) if scores else ""
+        score = next((trial.result.score for trial in group if trial.result is not None), "")
+        mean = format_scores({score: statistics.mean(scores)}) if scores else ""
         config = group[0].config
         rows.append((key, config.recipe, config.metric, differences[key], *(str(n or "") for n in counts), mean))
     head = ("group", "recipe", "metric", "and", *KINDS, "mean of the last epoch")
@@ -105,14 +104,12 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
     store = open_store(runs)
     sides = [_group(store, name) for name in (baseline, method)]
     complete = [trial for side in sides for trial in side if trial.result is not None]
-    names = {trial.result["score"] for trial in complete if trial.result is not None}
+    names = {trial.result.score for trial in complete if trial.result is not None}
     if len(names) != 1:
         told = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
         raise ConfigError(f"groups {baseline} and {method} {told}")
     (score,) = names
-    # As the trials say: a task may have several scores.
-    default = task_class(complete[0].config.task).higher_is_better
-    directions = {bool((trial.result or {}).get("higher_is_better", default)) for trial in complete}
+    directions = {trial.higher_is_better for trial in complete}
     if len(directions) != 1:
         raise ConfigError(f"groups {baseline} and {method} disagree on whether more {score} is better")
     (better,) = directions
@@ -172,7 +169,7 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
 
 
 def _removed(path: Path) -> None:
-    with held(path):
+    with lock(path):
         try:
             shutil.rmtree(path)
         except OSError as error:
@@ -198,8 +195,8 @@ def _method(config: Config) -> str:
 def _told(trial: StoredTrial) -> str:
     if trial.failure is not None:
         return trial.failure
-    row = None if trial.result is None else trial.result["last"]
-    return "" if row is None else told(row)
+    row = None if trial.result is None else trial.result.last
+    return "" if row is None else format_scores(row)
 
 
 def _tell_broken(store: Store) -> None:

@@ -11,7 +11,7 @@ import tyro
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.recipes import RECIPES, recipe
-from riesz_lab.store.trial import read_config
+from riesz_lab.store.files import read_config
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware, is_main_process
 from riesz_lab.training.trainer import Outcome, train
@@ -87,19 +87,18 @@ def run(arguments: list[str]) -> int:
 
 def summary(outcome: Outcome) -> str:
     """The result in a few lines."""
-    result, score = outcome.result, outcome.result["score"]
+    result, score = outcome.result, outcome.result.score
     lines = [] if outcome.trained else ["this trial was complete already:"]
-    if result["status"] == "diverged":
-        lines.append(f"diverged: the loss was no number any more at step {result['step']}; recorded as such")
-    if result["status"] == "collapsed":
-        lines.append(f"collapsed: {result['collapse']}; recorded as such")
+    if result.status == "diverged":
+        lines.append(f"diverged: the loss was no number any more at step {result.step}; recorded as such")
+    if result.status == "collapsed":
+        lines.append(f"collapsed: {result.collapse}; recorded as such")
     for which in ("last", "best"):
-        if result[which] is not None:
-            row = result[which]
-            lines.append(f"{which}: epoch {row['epoch']}  {progress.told(row)}")
-    if result["last"] is None and result["best"] is None:
+        if (row := result.row(which)) is not None:
+            lines.append(f"{which}: epoch {row['epoch']}  {progress.format_scores(row)}")
+    if result.last is None and result.best is None:
         lines.append(f"no {score.replace('_', ' ')} was measured")
-    lines.append(f"{result['parameters']:,} parameters, {result['step']} steps, stored in {outcome.path}")
+    lines.append(f"{result.parameters:,} parameters, {result.step} steps, stored in {outcome.path}")
     return "\n".join(lines)
 
 

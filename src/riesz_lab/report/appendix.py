@@ -18,7 +18,7 @@ from riesz_lab.report.figures.spectra import layers_of, mean_frequency, setting_
 from riesz_lab.report.labels import scale
 from riesz_lab.report.published import published
 from riesz_lab.store import StoredTrial
-from riesz_lab.store.trial import read_json
+from riesz_lab.store.files import read_json
 from riesz_lab.sweeps.methods import method
 
 MAX_TRIALS = 400
@@ -138,19 +138,20 @@ def environments(evidence: Evidence) -> Section:
 def _environment(trial: StoredTrial) -> tuple[str, ...]:
     """The machine of a trial's last session; files may be damaged."""
     try:
-        sessions = read_json(trial.path / "environment.json")
+        sessions = read_json(trial.files.environment_file)
     except BadFileError:
         sessions = []
     last = sessions[-1] if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict) else {}
-    packages = last.get("packages")
+    packages = last.get("packages", {})
+    versions = (
+        ", ".join(f"{name} {version}" for name, version in packages.items()) if isinstance(packages, dict) else ""
+    )
     return (
         str(last.get("cpu") or "not recorded")[:200],
         str(last.get("accelerator", ""))[:40],
         str(last.get("threads", ""))[:10],
         str(last.get("python", ""))[:40],
-        ", ".join(f"{name} {version}" for name, version in packages.items())[:400]
-        if isinstance(packages, dict)
-        else "",
+        versions[:400],
         str(last.get("revision") or "")[:48],
     )
 

@@ -24,7 +24,6 @@ from riesz_lab.sweeps.methods import method, setting
 
 Array = NDArray[np.float64]
 Methods = dict[str, list[StoredTrial]]
-FILES = {"weights": "weights.safetensors", "updates": "updates.jsonl"}
 
 
 @dataclass
@@ -83,11 +82,11 @@ class Evidence:
             for base, methods in settings.items()
         }
 
-    def settings_with(self, file: Literal["weights", "updates"]) -> list[tuple[Config, Methods]]:
+    def settings_with(self, file: Literal["weights_file", "updates_file"]) -> list[tuple[Config, Methods]]:
         """Settings and methods of the trials that have this file."""
         settings = []
         for base, methods in self.settings.items():
-            having = {name: [t for t in trials if (t.path / FILES[file]).exists()] for name, trials in methods.items()}
+            having = {name: [t for t in trials if getattr(t.files, file).exists()] for name, trials in methods.items()}
             settings.append((base, {name: trials for name, trials in having.items() if trials}))
         return [(base, methods) for base, methods in settings if methods]
 
@@ -112,7 +111,7 @@ class Evidence:
         key = str(trial.path)
         if key not in self._weights:
             try:
-                tensors = read_tensors(trial.path / FILES["weights"])
+                tensors = read_tensors(trial.files.weights_file)
             except LabError:
                 tensors = {}
             self._weights[key] = {
@@ -148,12 +147,7 @@ def main_methods(methods: Methods, most: int) -> Methods:
 def score_of(methods: Methods) -> str:
     """The name of the score of a setting."""
     result = next(iter(methods.values()))[0].result
-    return "test_accuracy" if result is None else str(result["score"])
-
-
-def last_row(trial: StoredTrial) -> dict[str, Any]:
-    """The history row of the last epoch; empty for a trial that diverged."""
-    return (trial.result or {}).get("last") or {}
+    return "test_accuracy" if result is None else result.score
 
 
 def count_collapsed(trials: Sequence[StoredTrial]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from riesz_lab.config import Config
 from riesz_lab.report.content import Cell, Section, Table, number
-from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, last_row, score_of
+from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_of
 from riesz_lab.report.labels import metric_kind, network, scale
 from riesz_lab.sweeps import Row
 from riesz_lab.sweeps.methods import OPTIMIZERS, setting
@@ -160,7 +160,7 @@ def _means(methods: Methods, key: str, collapsed: bool = False) -> list[Cell | s
         column = _column(trials[0].config)
         if not column or cells.get(column):
             continue
-        values = [float(v) for trial in trials if isinstance(v := last_row(trial).get(key), int | float)]
+        values = [float(v) for trial in trials if isinstance(v := trial.last().get(key), int | float)]
         remark = f"{count_collapsed(trials)} of {len(trials)} collapsed" if collapsed else ""
         if not values:
             cells[column] = remark

@@ -71,7 +71,7 @@ def record(trial: StoredTrial) -> dict[str, Any]:
     flat: dict[str, Any] = {"path": str(trial.path), "id": trial.config.id, "group": trial.config.group}
     flat |= {"status": trial.status, "failure": trial.failure}
     for which in ("last", "best"):
-        row = (trial.result or {}).get(which) or {}
+        row = (None if trial.result is None else trial.result.row(which)) or {}
         flat |= {f"{which}_{name}": value for name, value in row.items()}
-    settings = trial.config.told()
+    settings = trial.config.describe()
     return flat | {name: " ".join(value) if isinstance(value, list) else value for name, value in settings.items()}

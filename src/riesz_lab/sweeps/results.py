@@ -122,7 +122,7 @@ def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
     task = task_class(sweep.arms[0].config.task)
     for trial in trials:
         if trial.result is not None:
-            return str(trial.result["score"]), bool(trial.result.get("higher_is_better", task.higher_is_better))
+            return trial.result.score, trial.result.higher_is_better
     return getattr(task, "score", "score"), task.higher_is_better
 
 

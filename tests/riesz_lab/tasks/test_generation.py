@@ -268,10 +268,10 @@ def test_all_scores_no_number_is_a_collapse_too():
 def test_collapsed_trial_is_recorded_as_such(tmp_path, data_dir, monkeypatch, capsys):
     monkeypatch.setattr(collapse, "LEAST_DIVERSITY", 100.0)
     outcome = run(small(), tmp_path, data_dir)
-    assert outcome.result["status"] == "collapsed"
-    assert "all alike" in outcome.result["collapse"]
+    assert outcome.result.status == "collapsed"
+    assert "all alike" in outcome.result.collapse
     # As for a divergent trial: no last score that a mean could take up by mistake.
-    assert outcome.result["last"] is None
+    assert outcome.result.last is None
     store = Store(tmp_path)
     assert not store.broken
     (stored,) = store.trials
@@ -294,9 +294,9 @@ def test_trains_scores_and_stores_samples_before_and_after(tmp_path, data_dir):
     assert {"hinge_loss", "feature_loss", "discriminator_loss"} <= set(history[1])
     names = sorted(path.name for path in (outcome.path / "pictures").iterdir())
     assert names == [f"samples-epoch-{epoch:04d}.png" for epoch in range(3)]
-    assert (outcome.result["score"], outcome.result["higher_is_better"]) == ("fid_proxy", False)
+    assert (outcome.result.score, outcome.result.higher_is_better) == ("fid_proxy", False)
     trained = [row["fid_proxy"] for row in history[1:]]
-    assert outcome.result["best"]["fid_proxy"] == min(trained)
+    assert outcome.result.best["fid_proxy"] == min(trained)
     # Spectral norm's estimates and batch norm's statistics belong to the weights.
     weights = load_weights(outcome.path / "weights.safetensors")
     assert any(name.startswith("generator.") and name.endswith("weight.0._u") for name in weights)

@@ -120,9 +120,9 @@ def test_trains_on_every_layout_and_stores_pictures(tmp_path, data_dir):
     for name, classes in (("camvid", 11), ("voc2012", 21), ("mine", 3)):
         fit = "crop" if name == "voc2012" else "resize"
         outcome = run(small(dataset=name, fit=fit, epochs=1, eval_batch_size=2), tmp_path, data_dir)
-        row = outcome.result["last"]
-        assert outcome.result["status"] == "finished"
-        assert (outcome.result["score"], outcome.result["higher_is_better"]) == ("test_miou", True)
+        row = outcome.result.last
+        assert outcome.result.status == "finished"
+        assert (outcome.result.score, outcome.result.higher_is_better) == ("test_miou", True)
         assert {"train_loss", "test_loss", "test_miou", "train_accuracy", "test_accuracy"} <= set(row)
         assert row["loss_gap"] == pytest.approx(row["test_loss"] - row["train_loss"])
         assert row["accuracy_gap"] == pytest.approx(row["train_accuracy"] - row["test_accuracy"])
@@ -241,7 +241,7 @@ def test_two_processes_score_every_scene_once(tmp_path, data_dir):
             check=0,
         )
         (trial,) = Store(tmp_path / str(devices)).trials
-        scores.append(trial.result["last"])
+        scores.append(trial.result.last)
     # Batch norm saw a batch of two in one process, and two of one in the others: its statistics differ a little.
     assert scores[0]["test_loss"] == pytest.approx(scores[1]["test_loss"], rel=0.05)
     assert scores[0]["test_miou"] == pytest.approx(scores[1]["test_miou"], abs=0.05)

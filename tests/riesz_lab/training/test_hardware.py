@@ -45,7 +45,7 @@ def test_bf16_trains_where_the_processor_lets_it_and_is_refused_elsewhere(tmp_pa
     config = small_config(precision="bf16-mixed", max_steps=2)
     options = {"runs": tmp_path, "data": small_data(), "hardware": Hardware(accelerator="cpu")}
     if environment.bf16_trouble() is None:
-        assert train(config, **options).result["status"] == "finished"
+        assert train(config, **options).result.status == "finished"
     else:
         with pytest.raises(ConfigError, match="precision='bf16-mixed' does not work on this CPU"):
             train(config, **options)

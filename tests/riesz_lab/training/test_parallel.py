@@ -92,7 +92,7 @@ def test_a_killed_process_ends_the_others_in_words_and_one_goes_on(tmp_path, cap
 def test_torchrun_ends_with_one_message_when_a_process_is_killed(tmp_path, one_process):
     job = torchrun(2, "train", "demo", *SETTINGS, "--strategy", "fsdp2", "--timeout", 30, "--runs", tmp_path)
     latest = time.monotonic() + PATIENCE
-    while len(saved := [p for f in tmp_path.glob("*/*/checkpoints") for p in checkpoint.found(f)]) < 2:
+    while len(saved := [p for f in tmp_path.glob("*/*/checkpoints") for p in checkpoint.newest_first(f)]) < 2:
         assert job.poll() is None, ended(job)
         assert time.monotonic() < latest
         time.sleep(0.01)
@@ -143,6 +143,6 @@ def test_settings_of_several_processes_are_checked(monkeypatch):
 
 
 def test_only_what_others_cause_is_told_as_such():
-    with pytest.raises(RuntimeError, match="a bug") as caught, parallel.losing_contact():
+    with pytest.raises(RuntimeError, match="a bug") as caught, parallel.translate_peer_errors():
         raise RuntimeError("a bug")
     assert not isinstance(caught.value, LabError)

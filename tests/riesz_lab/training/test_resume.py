@@ -63,7 +63,7 @@ def test_sigterm_saves_and_the_same_command_ends_with_the_same_bits(
         run(tmp_path, save_every=1000.0)
     (path,) = tmp_path.glob("*/*")
     assert_readable(path)
-    assert len(checkpoint.found(path / "checkpoints")) == 1
+    assert len(checkpoint.newest_first(path / "checkpoints")) == 1
     monkeypatch.undo()
     assert outcome_bytes(run(tmp_path).path) == uninterrupted
 
@@ -90,7 +90,7 @@ def cut(folder, stop_after, monkeypatch, steps=13):
 
 def test_an_unreadable_checkpoint_falls_back_to_the_one_before(tmp_path, monkeypatch, stop_after, uninterrupted):
     path = cut(tmp_path, stop_after, monkeypatch)
-    newest, older = checkpoint.found(path / "checkpoints")
+    newest, older = checkpoint.newest_first(path / "checkpoints")
     (newest / "state.pt").write_bytes((newest / "state.pt").read_bytes()[:1000])
     outcome = run(tmp_path)
     assert outcome_bytes(outcome.path) == uninterrupted
@@ -99,7 +99,7 @@ def test_an_unreadable_checkpoint_falls_back_to_the_one_before(tmp_path, monkeyp
 
 def test_without_any_readable_checkpoint_it_starts_again(tmp_path, monkeypatch, stop_after, uninterrupted):
     path = cut(tmp_path, stop_after, monkeypatch)
-    for found in checkpoint.found(path / "checkpoints"):
+    for found in checkpoint.newest_first(path / "checkpoints"):
         (found / "weights.safetensors").write_bytes(b"")
     assert outcome_bytes(run(tmp_path).path) == uninterrupted
 
@@ -123,7 +123,7 @@ def test_a_state_that_does_not_fit_is_named(tmp_path, monkeypatch, stop_after):
     import torch
 
     path = cut(tmp_path, stop_after, monkeypatch)
-    for found in checkpoint.found(path / "checkpoints"):
+    for found in checkpoint.newest_first(path / "checkpoints"):
         _, state = checkpoint.load(found)
         state["optimizers"] = {"model": {"state": {}, "param_groups": []}}
         torch.save(state, found / "state.pt")
@@ -133,7 +133,10 @@ def test_a_state_that_does_not_fit_is_named(tmp_path, monkeypatch, stop_after):
 
 def test_only_two_checkpoints_are_kept(tmp_path, monkeypatch, stop_after):
     path = cut(tmp_path, stop_after, monkeypatch)
-    assert [found.name for found in checkpoint.found(path / "checkpoints")] == ["step-000000013", "step-000000012"]
+    assert [found.name for found in checkpoint.newest_first(path / "checkpoints")] == [
+        "step-000000013",
+        "step-000000012",
+    ]
 
 
 def test_a_second_ctrl_c_ends_at_once_and_a_second_sigterm_does_not():

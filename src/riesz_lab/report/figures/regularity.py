@@ -41,7 +41,7 @@ def regularity(evidence: Evidence) -> Figure | None:
 def _setting(evidence: Evidence) -> tuple[Config, Methods] | None:
     """The setting with most methods among those with weights: that of the sweep `regularity`, if it was run."""
     settings = []
-    for base, methods in evidence.settings_with("weights"):
+    for base, methods in evidence.settings_with("weights_file"):
         shown = {name: trials[:MAX_TRIALS] for name, trials in main_methods(methods, MAX_METHODS).items()}
         if _curve(evidence, next(iter(shown.values()))[0], "output", shuffled=False) is not None:
             settings.append((base, shown))

@@ -74,7 +74,7 @@ def coarse_to_fine(evidence: Evidence) -> dict[str, Comparison]:
 
 def setting_with_updates(evidence: Evidence) -> tuple[Config, Methods] | None:
     """The setting with most methods whose trials stored their updates."""
-    settings = [(base, main_methods(methods, MAX_METHODS)) for base, methods in evidence.settings_with("updates")]
+    settings = [(base, main_methods(methods, MAX_METHODS)) for base, methods in evidence.settings_with("updates_file")]
     # Files are read from the best setting on, until one has usable rows.
     for base, methods in sorted(settings, key=lambda pair: (-len(pair[1]), -sum(map(len, pair[1].values())))):
         usable = {

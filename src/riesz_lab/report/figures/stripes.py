@@ -39,7 +39,7 @@ def stripes(evidence: Evidence) -> Figure | None:
 
 def _setting(evidence: Evidence) -> Methods | None:
     """The setting with most methods whose first trial has weights with two channels or more on both sides."""
-    settings = [methods for _, methods in evidence.settings_with("weights")]
+    settings = [methods for _, methods in evidence.settings_with("weights_file")]
     return max((one for one in settings if _layer(evidence, next(iter(one.values()))[0])), key=len, default=None)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, last_row, score_of
+from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_of
 from riesz_lab.report.figure import Figure, Panel
 from riesz_lab.report.figures.series import band, epoch_panels
 from riesz_lab.report.labels import scale, short_scale
@@ -68,7 +68,7 @@ def _scales(settings: list[tuple[Config, Methods]]) -> str:
 def _gap_panels(methods: Methods, prefix: str) -> list[Panel]:
     bars = []
     for name, trials in methods.items():
-        rows = [(row.get("train_accuracy"), row.get("test_accuracy")) for row in map(last_row, trials)]
+        rows = [(row.get("train_accuracy"), row.get("test_accuracy")) for row in (trial.last() for trial in trials)]
         gaps = [[train - test] for train, test in rows if isinstance(train, float) and isinstance(test, float)]
         if gaps:
             bars.append(band(name, [name], np.array(gaps), trials[0].config, kind="bars"))

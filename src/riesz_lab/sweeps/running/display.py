@@ -57,8 +57,8 @@ class Lines(Watcher):
             return f"{name}: {remark}"
         assert trial is not None
         assert trial.result is not None
-        row = trial.result["last"]
-        scores = trial.status if row is None else progress.told({trial.result["score"]: row[trial.result["score"]]})
+        row = trial.result.last
+        scores = trial.status if row is None else progress.format_scores({trial.result.score: row[trial.result.score]})
         return f"{name}: {scores}  ({progress.clock(seconds)}, {self.left()} left)"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.store import read_trial
-from riesz_lab.store.trial import Trial, held
+from riesz_lab.store.trial import Trial, lock
 
 ASIDE = "set-aside"
 """Folder below the runs where damaged trials are moved to; deep enough that the store does not read them."""
@@ -68,6 +68,6 @@ def _moved(path: Path, runs: Path) -> Path:
     folder = Path(runs) / ASIDE / path.parent.name / path.name
     folder.mkdir(parents=True, exist_ok=True)
     target = next(folder / str(n) for n in range(10**6) if not (folder / str(n)).exists())
-    with held(path):
+    with lock(path):
         path.rename(target)
     return target
