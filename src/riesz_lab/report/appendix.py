@@ -142,16 +142,13 @@ def _environment(trial: StoredTrial) -> tuple[str, ...]:
     except BadFileError:
         sessions = []
     last = sessions[-1] if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict) else {}
-    packages = last.get("packages", {})
-    versions = (
-        ", ".join(f"{name} {version}" for name, version in packages.items()) if isinstance(packages, dict) else ""
-    )
+    packages = last["packages"] if isinstance(last.get("packages"), dict) else {}
     return (
         str(last.get("cpu") or "not recorded")[:200],
         str(last.get("accelerator", ""))[:40],
         str(last.get("threads", ""))[:10],
         str(last.get("python", ""))[:40],
-        versions[:400],
+        ", ".join(f"{name} {version}" for name, version in packages.items())[:400],
         str(last.get("revision") or "")[:48],
     )
 
