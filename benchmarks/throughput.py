@@ -205,7 +205,7 @@ def main() -> None:
         try:
             data.check(config.dataset, data.data_folder(options.data_dir))
         except MissingDataError as error:
-            print(f"{case}: not measured. {error}. Run: riesz data fetch {config.dataset}")
+            print(f"{case}: not measured. {error}")
             continue
         processes = {v: variant_process(case, v, options.data_dir) for v in options.variants}
         results = measure(case, config.batch_size, {v: turn for v, (turn, _) in processes.items()}, options)

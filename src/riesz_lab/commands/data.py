@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,7 +22,7 @@ Folder = Annotated[
 
 
 def run(arguments: list[str]) -> int:
-    commands = {"list": _list, "fetch": _fetch, "verify": _verify, "pack": _pack}
+    commands: dict[str, Callable[..., int]] = {"list": _list, "fetch": _fetch, "verify": _verify, "pack": _pack}
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("data command", arguments[0], commands))
     return int(

@@ -174,5 +174,5 @@ def test_packed_images_are_those_of_the_folder_in_another_order(tmp_path, monkey
 
 def test_a_folder_with_too_few_images_is_not_packed(tmp_path):
     write_cifar_folder(tmp_path / "source")
-    with pytest.raises(BadFileError, match="expected 50000 images in .*, got 20"):
+    with pytest.raises(BadFileError, match=r"expected 50000 images in .*, got 20"):
         cifar10.pack(tmp_path / "source", tmp_path / "cifar10")
