@@ -180,7 +180,7 @@ class Config:
         """Plain values only, for JSON."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The settings for a reader: None where the loop is the user's own, which reads none of the lab's."""
         values = self.to_dict()
         if self.optimizer == OWN:

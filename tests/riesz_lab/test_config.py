@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from riesz_lab.commands.recipes import images
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
-from riesz_lab.recipes import RECIPES, costs, recipe
+from riesz_lab.recipes import RECIPES, recipe
+from riesz_lab.sweeps import costs
 
 
 def test_config_survives_json():
@@ -134,7 +134,7 @@ def test_unknown_recipe_is_refused_with_a_suggestion():
 def test_recipe_is_complete_and_its_cost_is_known(name):
     config = recipe(name)
     assert config.recipe == name
-    assert costs.hours(config, *images(config)) > 0
+    assert costs.cpu_hours(config) > 0
 
 
 def test_recipes_are_the_rows_of_the_papers_table():

@@ -48,7 +48,7 @@ def _compare(
         metrics: what to compare with the plain optimizer.
         seeds: trials per metric; 3 or more for a conclusion.
         controls: also run each metric with the gradient's norm kept, and along a random order of the channels.
-        score: name of what train returns; one that ends in accuracy is a fraction and told in percent.
+        score: name of what train returns; one that ends in accuracy is a fraction and printed in percent.
         lower_is_better: for scores such as a loss.
         margin: the largest difference that does not matter.
         epochs: for build.
@@ -64,7 +64,7 @@ def _compare(
     from riesz_lab.report.comparison_view import format_comparisons
     from riesz_lab.utils.importing import load_object
 
-    kind = format_of(output)  # before anything is trained
+    kind = format_of(output)  # fails before anything is trained
     given = {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "lr": lr}
     table = compare(
         load_object("function", function),

@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _list(data_dir: Folder = None) -> int:
-    """List the built-in datasets and whether they are there."""
+    """List the built-in datasets and whether they are present."""
     folder = data_folder(data_dir)
     rows = []
     for name, known in DATASETS.items():
@@ -54,7 +54,7 @@ def _list(data_dir: Folder = None) -> int:
         train, test = scenes.images
         rows.append((name, f"{train:,}", f"{test:,}", "-", state, scenes.summary))
     print_table(("dataset", "train", "test", "download", "state", ""), rows, right=(1, 2, 3))
-    print(f"Looked in {folder}. By hand: `riesz data fetch NAME` tells how")
+    print(f"Looked in {folder}. By hand: `riesz data fetch NAME` explains how")
     return 0
 
 
@@ -64,7 +64,7 @@ def _fetch(name: Name, data_dir: Folder = None) -> int:
 
     folder = data_folder(data_dir)
     if name in SCENES:
-        # Raises, and says where to put it, if it is not there.
+        # If it is missing, this raises with instructions.
         scene_catalog.load(name, folder, "all")
         print(f"{name} is there already: {folder / name}. Check it with: riesz data verify {name}")
         return 0

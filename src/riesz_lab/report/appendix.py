@@ -156,7 +156,7 @@ def _environment(trial: StoredTrial) -> tuple[str, ...]:
 def settings(evidence: Evidence) -> Section:
     """The full config of every group of trials: what all share, then what differs."""
     groups = [trials[0].config for trials in evidence.store.groups().values()]
-    values = [config.told() for config in groups]
+    values = [config.describe() for config in groups]
     keys = [key for key in (values[0] if values else {}) if key not in SEED_FIELDS]
     varied = [key for key in keys if any(value[key] != values[0][key] for value in values)]
     blocks = []

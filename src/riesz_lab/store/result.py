@@ -40,13 +40,9 @@ class Result:
     last: Row | None
     best: Row | None
 
-    def row(self, which: Which) -> Row | None:
-        """The history row of the last or best epoch."""
-        return self.last if which == "last" else self.best
-
     def value(self, which: Which = "last") -> float | None:
         """The last or best score."""
-        row = self.row(which)
+        row = self.last if which == "last" else self.best
         return None if row is None else row[self.score]
 
     def to_dict(self) -> dict[str, Any]:

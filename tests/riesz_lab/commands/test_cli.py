@@ -10,7 +10,7 @@ import pytest
 
 from lab_helpers import write_idx
 from riesz_lab import cli
-from riesz_lab.commands import demo_run as demo
+from riesz_lab.commands import demo
 from riesz_lab.recipes import RECIPES
 
 

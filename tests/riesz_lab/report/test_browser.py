@@ -14,7 +14,7 @@ import pytest
 from browsing import Visit, browser
 from hostile_strings import HOSTILE, infected_store
 from riesz_lab import recipes
-from riesz_lab.commands import demo_run as demo
+from riesz_lab.commands import demo
 from riesz_lab.report import page, report
 from stored import EVERY, store_sweep
 

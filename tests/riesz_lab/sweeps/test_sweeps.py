@@ -10,7 +10,7 @@ from riesz_lab.report.comparison_view import format_comparisons, records, tuning
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, tuning
-from riesz_lab.sweeps.running import pending as plan
+from riesz_lab.sweeps.running.pending import find_pending
 from sweep_helpers import short, write
 
 SCENES = [name for name in SWEEPS if name.removesuffix("-mini") in ("voc", "spade")]
@@ -110,8 +110,8 @@ def test_only_keeps_the_baselines_that_are_needed():
     ("make", "told"),
     [
         (lambda: sweep("lambda-mnits"), "Did you mean 'lambda-mnist'"),
-        (lambda: sweep("sweep_helpers:data"), "returned Data; allowed: riesz_lab.sweeps.Sweep"),
-        (lambda: two_arms(trials=0), "trials=0 cannot be"),
+        (lambda: sweep("sweep_helpers:data"), "expected a riesz_lab.sweeps.Sweep, got Data"),
+        (lambda: two_arms(trials=0), "trials: expected 1 or more, got 0"),
         (lambda: two_arms(arms=(Arm("a", short()), Arm("a", short()))), "two arms labelled 'a'"),
         (lambda: two_arms(arms=(Arm("a", short(), "b"),)), "baseline 'b' is not known"),
     ],
@@ -294,9 +294,9 @@ def test_a_plan_skips_what_is_complete_continues_what_is_not_and_sets_aside_what
     trial.fail("the disk was full")
     write(tmp_path, torn, 0.9).result_file.write_text('{"status": "fini')
     (write(tmp_path, lost, 0.9).path / "config.json").write_text("{}")
-    looked = plan.make(found.all_configs(), tmp_path, set_aside=False)
+    looked = find_pending(found.all_configs(), tmp_path, set_aside=False)
     assert len(looked.aside) == 2
-    made = plan.make(found.all_configs(), tmp_path)
+    made = find_pending(found.all_configs(), tmp_path)
     assert made.done == {done.id: "finished"}
     assert made.failed == {failed.id: "the disk was full"}
     assert made.interrupted == 1
@@ -305,18 +305,18 @@ def test_a_plan_skips_what_is_complete_continues_what_is_not_and_sets_aside_what
     assert "result.json" in next(iter(made.aside.values()))
     # They are out of the store's sight, and the next plan finds nothing to set aside.
     assert not Store(tmp_path).broken
-    assert not plan.make(found.all_configs(), tmp_path).aside
-    assert failed.id in plan.make(found.all_configs(), tmp_path, retry_failed=True).waiting
+    assert not find_pending(found.all_configs(), tmp_path).aside
+    assert failed.id in find_pending(found.all_configs(), tmp_path, retry_failed=True).waiting
 
 
 def test_a_failed_trial_that_is_interrupted_when_retried_counts_as_interrupted(tmp_path):
     config = two_arms().all_configs()[0]
     trial = Trial(tmp_path, config)
     trial.fail("the disk was full")
-    assert plan.make([config], tmp_path).failed
+    assert find_pending([config], tmp_path).failed
     with pytest.raises(KeyboardInterrupt), trial.open():
         raise KeyboardInterrupt
-    made = plan.make([config], tmp_path)
+    made = find_pending([config], tmp_path)
     assert (made.failed, made.interrupted) == ({}, 1)
 
 
