@@ -139,8 +139,7 @@ def _stripes(layers: list[Layer]) -> Figure:
         alt="How much of it is more than noise is in the table.",
         panels=[
             Panel(
-                title=layer.name,
-                image=Image(layer.stripes_OI[:MAX_SIDE, :MAX_SIDE], "output channel", "input channel"),
+                title=layer.name, image=Image(layer.stripes_OI[:MAX_SIDE, :MAX_SIDE], "output channel", "input channel")
             )
             for layer in layers
             if layer.stripes_OI is not None and min(layer.stripes_OI.shape) > 1

@@ -109,7 +109,7 @@ def test_p_and_interval_keep_their_promise_on_noise():
 
 
 @pytest.mark.parametrize(
-    ("tensor", "told"),
+    ("tensor", "reason"),
     [
         (torch.zeros(16, 8, 3, 3), "too small"),
         (torch.full((16, 8, 3, 3), float("nan")), "not finite"),
@@ -119,9 +119,9 @@ def test_p_and_interval_keep_their_promise_on_noise():
         (torch.zeros(16, 8, 3, 3, device="meta"), "without values"),
     ],
 )
-def test_layers_that_cannot_be_examined_say_why(tensor, told):
+def test_layers_that_cannot_be_examined_say_why(tensor, reason):
     (layer,) = inspect_tensors("file", {"weight": tensor}).layers
-    assert told in layer.skipped
+    assert reason in layer.skipped
 
 
 def test_verdicts():
