@@ -36,7 +36,7 @@ errors: $(INSTALLED)
 	$(BIN)/pytest -q tests/riesz/backends/test_backends.py -k matches_the_reference
 
 pictures: $(INSTALLED)
-	$(BIN)/python docs/kernels.py
+	$(BIN)/riesz figure kernels -o docs/kernels.svg
 
 # The page of evidence and the full report, recomputed from the stored trials; needs no data and trains nothing.
 evidence: $(INSTALLED)
@@ -49,8 +49,8 @@ reproduce: $(INSTALLED)
 
 .PHONY: evidence reproduce bench test-native native
 
-# Times everything on this machine, prints every target and refreshes docs/benchmarks.md. Five to fifteen minutes, as
-# quiet as the machine is. Threads wait as they would for a user, whatever is set for tests.
+# Runs every benchmark, prints every target and refreshes docs/benchmarks.md; results go to benchmarks/results/. About
+# half an hour; longer on a busy machine. Threads wait as they would for a user, not as set above for tests.
 BENCH := $(VENV)/bench-installed
 TIMED := env -u OMP_WAIT_POLICY $(BIN)/python -m
 bench: $(BENCH)
@@ -58,6 +58,8 @@ bench: $(BENCH)
 	$(TIMED) benchmarks.rivals
 	$(TIMED) benchmarks.hook
 	$(TIMED) benchmarks.scaling
+	$(TIMED) benchmarks.sharding
+	$(TIMED) benchmarks.throughput
 	$(TIMED) benchmarks.report
 
 $(BENCH): $(INSTALLED)

@@ -1,14 +1,15 @@
-"""`riesz data list | fetch NAME | verify NAME`."""
+"""`riesz data list | fetch NAME | verify NAME | pack NAME SOURCE`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from riesz_lab.data import DATASETS, check, data_folder
+from riesz_lab.data.images import cifar10
 from riesz_lab.data.scenes import catalog as scene_catalog
 from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.errors import BadFileError, ConfigError, MissingDataError, unknown
@@ -21,12 +22,12 @@ Folder = Annotated[
 
 
 def run(arguments: list[str]) -> int:
-    commands: dict[str, Callable[..., int]] = {"list": _list, "fetch": _fetch, "verify": _verify}
+    commands: dict[str, Callable[..., int]] = {"list": _list, "fetch": _fetch, "verify": _verify, "pack": _pack}
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("data command", arguments[0], commands))
     return int(
         tyro.extras.subcommand_cli_from_dict(
-            commands, prog="riesz data", description="List, fetch and verify datasets.", args=arguments
+            commands, prog="riesz data", description="List, fetch, verify and pack datasets.", args=arguments
         )
     )
 
@@ -90,6 +91,15 @@ def _verify(name: Name, data_dir: Folder = None) -> int:
         print(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}", flush=True)
         all_right &= right
     return 0 if all_right else 1
+
+
+def _pack(
+    name: tyro.conf.Positional[Literal["cifar10"]], source: tyro.conf.Positional[Path], data_dir: Folder = None
+) -> int:
+    """Store images by class, SOURCE/{train,test}/<class>/<image>.jpg, in the format of the release: it loads faster."""
+    for file in cifar10.pack(source, data_folder(data_dir) / name):
+        print(file)
+    return 0
 
 
 def _known(name: str) -> None:

@@ -17,7 +17,8 @@ from riesz_lab.commands.report import write
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
-from riesz_lab.report import page, report, summary
+from riesz_lab.report import page, report
+from riesz_lab.report.comparison_view import format_comparisons
 from riesz_lab.training import progress
 from riesz_lab.training.trainer import train
 from riesz_lab.utils.malloc import keep_freed_memory
@@ -55,7 +56,7 @@ def demo(
         _train_one(f"{number:>2}/{len(configs)} {method:<12} seed {seed}", config, runs, progress)
     evidence = report.read(runs / "demo")
     for table in evidence.tables:
-        print(f"\n{summary.told(table)}")
+        print(f"\n{format_comparisons(table)}")
     target = runs / "demo" / "report.html"
     print(f"\nStored: {(runs / 'demo').resolve()}")
     write(target, page.html(report.build(evidence, target.parent, "The demo of riesz")))

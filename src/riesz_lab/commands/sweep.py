@@ -10,8 +10,9 @@ import tyro
 
 from riesz_lab.data import data_folder
 from riesz_lab.errors import ConfigError
+from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store, export, open_store
-from riesz_lab.sweeps import SWEEPS, Sweep, results, sweep, text, tuning
+from riesz_lab.sweeps import SWEEPS, Sweep, results, sweep, tuning
 from riesz_lab.sweeps.dry_run import print_dry_run
 from riesz_lab.sweeps.running.display import make_display
 from riesz_lab.sweeps.running.driver import RunSettings, drive
@@ -179,9 +180,9 @@ def _report(chosen: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
         chosen = tuning.tuned(chosen, rates)
     comparisons = results(chosen, store, options.which)
     print()
-    print(text.told(comparisons, rates))
+    print(format_comparisons(comparisons, rates, tuning_notes(rates)))
     if options.output is not None:
-        export.write(text.records(comparisons, rates), options.output)
+        export.write(records(comparisons, rates), options.output)
         print(f"Written: {options.output}")
     return 0
 

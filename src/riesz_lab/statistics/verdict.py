@@ -81,7 +81,7 @@ def _format_evidence(comparison: Comparison) -> str:
     assert comparison.interval is not None
     assert comparison.p is not None
     low, high = (_signed(end, comparison) for end in comparison.interval)
-    p = f"p = {format_p(comparison.p)}"
+    p = _p_equals(comparison.p)
     if comparison.p_holm is not None and comparison.family > 1:
         p += f", {format_p(comparison.p_holm)} after Holm for {comparison.family}"
     return f"95% interval {low} to {high}, {p}, {comparison.n} pairs"
@@ -93,7 +93,7 @@ def _remarks(comparison: Comparison) -> list[str]:
         baseline, method = comparison.collapsed
         remarks.append(
             f"collapsed or diverged: {method} of {comparison.trials} trials, baseline {baseline} of {comparison.trials}"
-            + ("" if comparison.p_collapsed is None else f" (Fisher p = {format_p(comparison.p_collapsed)})")
+            + ("" if comparison.p_collapsed is None else f" (Fisher {_p_equals(comparison.p_collapsed)})")
         )
     if comparison.unpaired:
         remarks.append(f"{comparison.unpaired} trials without a partner are left out")
@@ -116,11 +116,15 @@ def _digits(value: float) -> str:
     return f"{value:.{1 - math.floor(math.log10(value))}f}"
 
 
+def _p_equals(p: float) -> str:
+    return f"p {format_p(p)}" if p < 1e-4 else f"p = {format_p(p)}"
+
+
 def format_p(p: float) -> str:
     """A p-value with two significant digits.
 
     Example:
         >>> [format_p(p) for p in (0.0412, 0.00003)]
-        ['0.041', 'below 0.0001']
+        ['0.041', '< 0.0001']
     """
-    return "below 0.0001" if p < 1e-4 else f"{p:.2g}"
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"

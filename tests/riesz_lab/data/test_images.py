@@ -5,10 +5,11 @@ import torch
 from torch.utils.data import Dataset
 
 from lab_helpers import images, small_data, write_cifar_bin, write_cifar_folder, write_cifar_py, write_idx
+from riesz_lab import cli
 from riesz_lab.data import check, load
 from riesz_lab.data.images import batches, catalog, cifar10
 from riesz_lab.data.images.types import Data
-from riesz_lab.errors import ConfigError, LabError, MissingDataError
+from riesz_lab.errors import BadFileError, ConfigError, LabError, MissingDataError
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
@@ -153,3 +154,25 @@ def test_augmenting_a_users_dataset_is_refused():
     data = Data(train=Own(), test=Own(), classes=2, channels=3)
     with pytest.raises(LabError, match="augment: expected 'none' for a Dataset"):
         batches.source(data.train, data, augment="crop-flip", device=torch.device("cpu"), channels_last=True)
+
+
+def test_packed_images_are_those_of_the_folder_in_another_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cifar10, "BATCHES", {"train": ("data_batch_1",), "test": ("test_batch",)})
+    monkeypatch.setattr(cifar10, "RECORDS", 20)
+    write_cifar_folder(tmp_path / "source")
+    assert cli.main(["data", "pack", "cifar10", str(tmp_path / "source"), "--data-dir", str(tmp_path / "data")]) == 0
+    assert "data_batch_1.bin" in capsys.readouterr().out
+    assert cifar10.layout(tmp_path / "data" / "cifar10") == "bin"
+    source, packed = (cifar10.load(folder, "train") for folder in (tmp_path / "source", tmp_path / "data" / "cifar10"))
+    pairs = [
+        sorted((int(label), image.numpy().tobytes()) for image, label in zip(*split, strict=True))
+        for split in ((s.images_NHWC, s.labels_N) for s in (source, packed))
+    ]
+    assert pairs[0] == pairs[1]
+    assert not torch.equal(source.images_NHWC, packed.images_NHWC)
+
+
+def test_a_folder_with_too_few_images_is_not_packed(tmp_path):
+    write_cifar_folder(tmp_path / "source")
+    with pytest.raises(BadFileError, match=r"expected 50000 images in .*, got 20"):
+        cifar10.pack(tmp_path / "source", tmp_path / "cifar10")

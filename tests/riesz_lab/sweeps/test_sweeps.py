@@ -6,9 +6,10 @@ import pytest
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
+from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, text, tuning
+from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, tuning
 from riesz_lab.sweeps.running.pending import find_pending
 from sweep_helpers import short, write
 
@@ -149,11 +150,11 @@ def test_results_pair_by_seed_and_correct_over_the_table(tmp_path):
     assert comparison.p_holm == comparison.p
     assert table.rows["SGD"].comparison is None
     assert table.sentences[0].startswith("ours against SGD: better by")
-    assert "5/5" in text.told(table)
-    records = text.records(table)
-    assert [record["arm"] for record in records] == ["SGD", "ours"]
-    assert records[1]["interval_low"] == comparison.interval[0]
-    assert records[1]["verdict"] == "better"
+    assert "better" in format_comparisons(table).splitlines()[3]
+    flat = records(table)
+    assert [record["arm"] for record in flat] == ["SGD", "ours"]
+    assert flat[1]["interval_low"] == comparison.interval[0]
+    assert flat[1]["verdict"] == "better"
 
 
 @pytest.mark.parametrize("name", ["lambda-fashion", "lambda-fashion-mini", "controls-mini"])
@@ -196,8 +197,8 @@ def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
     assert len(table.rows["SGD"].scores) == 4
     assert list(table.rows["ours"].scores.values()) == [None]
     assert table.comparisons["ours"].verdict == "no claim"
-    assert "1/5" in text.told(table)
-    assert "Not complete." in text.told(table)
+    assert "1 of 5" in format_comparisons(table)
+    assert "Not complete." in format_comparisons(table)
 
 
 def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):
@@ -213,7 +214,7 @@ def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):
             )
     table = results(found, Store(tmp_path))
     assert table.comparisons["ours"].verdict == "identical"
-    assert "standard deviation from initialisation" in text.told(table)
+    assert "standard deviation from initialisation" in format_comparisons(table)
 
 
 # -- tuning --------------------------------------------------------------------------------------------------------
@@ -253,8 +254,9 @@ def test_each_arm_gets_its_own_best_rate(tmp_path):
     final = tuning.tuned(found, chosen)
     assert [arm.config.lr for arm in final.arms] == [0.05, 0.025]
     assert all(arm.config.hold_out == 0 for arm in final.arms)
-    told = text.told(results(final, Store(tmp_path)), chosen)
-    assert "a better rate may lie beyond it: ours" in told
+    shown = format_comparisons(results(final, Store(tmp_path)), chosen, tuning_notes(chosen))
+    assert shown.splitlines()[0].endswith("  lr")
+    assert "a better rate may lie beyond it: ours" in shown
 
 
 def test_a_rate_that_diverged_once_is_not_chosen(tmp_path):

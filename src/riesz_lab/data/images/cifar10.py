@@ -18,6 +18,7 @@ from riesz_lab.data.images import folder as by_class
 from riesz_lab.data.images import unpickle
 from riesz_lab.data.images.types import Images
 from riesz_lab.errors import BadFileError, MissingDataError
+from riesz_lab.utils import atomic
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
@@ -55,6 +56,32 @@ def load(folder: Path, split: str) -> Images:
     rows = torch.cat([pixels for pixels, _ in parts])
     images_NHWC = rows.reshape(-1, 3, SIDE, SIDE).permute(0, 2, 3, 1).contiguous()
     return Images(images_NHWC, torch.cat([labels for _, labels in parts]))
+
+
+def pack(source: Path, folder: Path) -> list[Path]:
+    """Write images by class, `source/{train,test}/<class>/<image>.jpg`, as the binary release, which loads faster.
+
+    Images are shuffled with a fixed seed, because those of the release are.
+
+    Returns:
+        The files written.
+    """
+    if layout(source) != "folder":
+        raise BadFileError(f"expected images by class, {{train,test}}/<class>/<image>.jpg, got a release: {source}")
+    written = []
+    for split, names in BATCHES.items():
+        images = load(source, split)
+        if len(images) != RECORDS * len(names):
+            raise BadFileError(f"expected {RECORDS * len(names)} images in {source / split}, got {len(images)}")
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+        pixels = images.images_NHWC[order].permute(0, 3, 1, 2).reshape(len(images), -1)
+        records = torch.cat([images.labels_N[order].to(torch.uint8)[:, None], pixels], 1)
+        for name, part in zip(names, records.split(RECORDS), strict=True):
+            path = folder / "cifar-10-batches-bin" / f"{name}.bin"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_bytes(path, part.numpy().tobytes())
+            written.append(path)
+    return written
 
 
 def _binary(folder: Path, name: str) -> tuple[Tensor, Tensor]:
