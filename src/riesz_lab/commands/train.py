@@ -75,8 +75,7 @@ def run(arguments: list[str]) -> int:
         hardware=options.hardware,
         save_every=options.run.save_every,
         show=progress.make(
-            options.run.progress if is_main_process() else "none",
-            f"{config.recipe} {config.metric} seed {config.seed}",
+            options.run.progress if is_main_process() else "none", f"{config.recipe} {config.metric} seed {config.seed}"
         ),
         tensorboard=options.run.tensorboard,
     )

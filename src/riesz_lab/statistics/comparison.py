@@ -156,10 +156,7 @@ def paired(
     errors = (perfect - base_N, perfect - method_N) if higher_is_better else (base_N, method_N)
     reduced, reduced_interval = secondary.error_reduced(*errors) if len(base_N) else (None, None)
     ratio, p_variance = secondary.spread(base_N, method_N)
-    collapses = (
-        _collapsed(base_all, collapsed, higher_is_better),
-        _collapsed(method_all, collapsed, higher_is_better),
-    )
+    collapses = (_collapsed(base_all, collapsed, higher_is_better), _collapsed(method_all, collapsed, higher_is_better))
     return Comparison(
         n=len(differences_N),
         unpaired=len(set(baseline) ^ set(method)),
