@@ -69,15 +69,6 @@ class Finding:
     scale: str = ""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Findings under one heading."""
-
-    title: str
-    about: str
-    findings: Sequence[Finding]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """A part of a page.
@@ -100,12 +91,12 @@ class Section:
     missing: Sequence[str] = ()
     folded: bool = False
 
-    def groups(self) -> list[Group]:
-        """The findings, group by group."""
+    def groups(self) -> dict[tuple[str, str], list[Finding]]:
+        """The findings by group and scale."""
         groups: dict[tuple[str, str], list[Finding]] = {}
         for finding in self.findings:
             groups.setdefault((finding.group, finding.scale), []).append(finding)
-        return [Group(*head, findings) for head, findings in groups.items()]
+        return groups
 
 
 @dataclass(frozen=True, kw_only=True)

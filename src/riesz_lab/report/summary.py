@@ -25,18 +25,16 @@ def summary(evidence: Evidence) -> Section:
         for table, label, comparison in evidence.comparisons
     ]
     overview = FIGURES["overview"].make(evidence)
+    text = (
+        "One sentence per comparison, of the score after the last epoch. Trials are paired by seed: the same"
+        " initial weights, the same order of the data. p-values are corrected for the number of comparisons in their"
+        " table (Holm). Learning rates are those of the recipe for all methods unless they were tuned, and a metric"
+        " changes the length of the step, so a difference here may be one of step length: see the controls."
+    )
     return Section(
         name="summary",
         title="Summary",
-        text=(
-            "One sentence per comparison, of the score after the last epoch. Trials are paired by seed: the same"
-            " initial weights, the same order of the data. p-values are corrected for the number of comparisons in"
-            " their table (Holm). Learning rates are those of the recipe for all methods unless they were tuned, and"
-            " a metric changes the length of the step, so a difference here may be one of step length: see the"
-            " controls.",
-        )
-        if findings
-        else (),
+        text=(text,) if findings else (),
         findings=findings,
         blocks=[overview] if overview else [],
         missing=() if findings else ("No method and its baseline share a seed, so there is nothing to compare yet.",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from riesz_lab.config import Config
@@ -26,7 +26,7 @@ def band(
     return series_around(name, x, values_TX.mean(0) * times, spread_X, color=color(config), note=note, **style)
 
 
-def dashes(methods: Methods) -> dict[str, int]:
+def dashes(methods: Iterable[str]) -> dict[str, int]:
     """A dash for each method, so that lines differ in more than colour, and show where they overlap."""
     return {name: (0, 1, 3)[index % 3] for index, name in enumerate(methods)}
 
