@@ -23,7 +23,6 @@ class Layer:
     """One weight.
 
     Attributes:
-        name: its name in the file.
         shape: output channels first.
         stripes_OI: the weight's central tap, output x input, which shows stripes as an image.
         output, input: the regularity along each axis; None where the axis is too short.
@@ -49,7 +48,6 @@ class Inspection:
 
     Attributes:
         name: the file.
-        layers: the weights in order.
         ignored: number of other tensors (biases, norms, buffers).
     """
 

@@ -83,7 +83,7 @@ def correlation_curve(weight_NCK: Array, order: Callable[[int], NDArray[np.int64
     return _curve(unit_NCK.reshape(1, len(unit_NCK), -1))[0]
 
 
-def regularity(weight_NCK: Array) -> Regularity | None:
+def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     """The regularity of filters along the first axis; clusters are along the second.
 
     Returns:
@@ -99,7 +99,7 @@ def regularity(weight_NCK: Array) -> Regularity | None:
     if len(clusters_CNK) < MIN_FILTERS:
         clusters_CNK = flat_NM.T[:, :, None]
     curve_D, error_D, level, level_error = _curve(clusters_CNK)
-    rng = np.random.default_rng([0, n])
+    rng = np.random.default_rng([seed, n])
     orders_PN = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (BAND_ORDERS, 1)), axis=1)
     weight_NM = np.asarray(weight_NCK[:n], dtype=np.float64).reshape(n, -1)
     weights_NN = weight_NM @ weight_NM.T

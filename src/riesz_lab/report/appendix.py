@@ -167,17 +167,11 @@ def _format(value: object) -> str:
 def trials(evidence: Evidence, home: Path | None) -> Section:
     """Every trial with a link to its directory, relative to the folder of the page."""
     store = evidence.store
-    rows: list[list[Cell | str]] = [
-        [
-            Cell(trial.path.name, link=_link(trial.path, home)),
-            trial.config.recipe,
-            method(trial.config),
-            number(trial.config.effective_init_seed),
-            trial.status,
-            *(number(trial.score(which), ".4f") for which in ("last", "best")),
-        ]
-        for trial in store.trials[:MAX_TRIALS]
-    ]
+    rows: list[list[Cell | str]] = []
+    for trial in store.trials[:MAX_TRIALS]:
+        name, seed = Cell(trial.path.name, link=_link(trial.path, home)), number(trial.config.effective_init_seed)
+        scores = (number(trial.score(which), ".4f") for which in ("last", "best"))
+        rows.append([name, trial.config.recipe, method(trial.config), seed, trial.status, *scores])
     missing = [f"{path.name} cannot be read and is left out: {why}" for path, why in store.broken.items()]
     if (more := len(store.trials) - MAX_TRIALS) > 0:
         missing.append(f"{more:,} more trials are counted in the tables and not listed here; riesz runs lists them.")

@@ -119,7 +119,13 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
 
 def _cells(row: Row, percent: bool) -> list[Cell | str]:
     times, digits = (100.0, 2) if percent else (1.0, 4)
-    scores, comparison = _finite(row), row.comparison
+    scores, comparison, variances, collapsed = _finite(row), row.comparison, "", ""
+    if comparison and comparison.variance_ratio is not None:
+        p = "" if comparison.p_variance is None else f" ({format_p(comparison.p_variance)})"
+        variances = f"{comparison.variance_ratio:.2g}{p}"
+    if comparison and any(comparison.collapsed):
+        base, method = comparison.collapsed
+        collapsed = f"{method} (baseline {base}) of {comparison.trials}"
     bests = [score for trial in row.trials.values() if (score := trial.score("best")) is not None]
     wanted = f" of {row.wanted}" if len(row.trials) < row.wanted else ""
     return [
@@ -130,8 +136,8 @@ def _cells(row: Row, percent: bool) -> list[Cell | str]:
         number(times * statistics.stdev(scores) if len(scores) > 1 else None, f".{digits}f"),
         *(_difference_cells(comparison, times, digits) if comparison and comparison.n else [""] * 6),
         number(times * statistics.fmean(bests) if bests else None, f".{digits}f"),
-        _format_variances(comparison) if comparison else "",
-        _format_collapsed(comparison) if comparison else "",
+        variances,
+        collapsed,
         row.arm.baseline or "",
     ]
 
@@ -144,18 +150,6 @@ def _difference_cells(comparison: Comparison, times: float, digits: int) -> list
         f"{comparison.wins} / {comparison.ties} / {comparison.losses}",
         number(comparison.error_reduced, "+.1f"),
     ]
-
-
-def _format_variances(comparison: Comparison) -> str:
-    if comparison.variance_ratio is None:
-        return ""
-    p = "" if comparison.p_variance is None else f" ({format_p(comparison.p_variance)})"
-    return f"{comparison.variance_ratio:.2g}{p}"
-
-
-def _format_collapsed(comparison: Comparison) -> str:
-    base, method = comparison.collapsed
-    return f"{method} (baseline {base}) of {comparison.trials}" if base or method else ""
 
 
 def _note(comparisons: Comparisons) -> str:

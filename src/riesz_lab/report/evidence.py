@@ -28,13 +28,7 @@ Methods = dict[str, list[StoredTrial]]
 
 @dataclass
 class Evidence:
-    """A store, the tables it allows, and benchmark results.
-
-    Attributes:
-        store: the trials.
-        benchmarks: measured times, if any were given.
-        margin: the largest difference that does not matter, for trials of no sweep.
-    """
+    """A store, the tables it allows, and benchmark results; the margin is for trials of no sweep."""
 
     store: Store
     benchmarks: Sequence[Measurement] = ()

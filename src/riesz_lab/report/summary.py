@@ -14,16 +14,10 @@ MAX_ARMS = 8
 
 def summary(evidence: Evidence) -> Section:
     """A sentence per comparison."""
-    findings = [
-        Finding(
-            comparison.verdict,
-            f"{label} against {table.rows[label].arm.baseline}",
-            f"{comparison.sentence}.",
-            table.sweep.name,
-            scale(next(iter(table.rows.values())).arm.config),
-        )
-        for table, label, comparison in evidence.comparisons
-    ]
+    findings = []
+    for table, label, comparison in evidence.comparisons:
+        subject, about = f"{label} against {table.rows[label].arm.baseline}", scale(table.sweep.arms[0].config)
+        findings.append(Finding(comparison.verdict, subject, f"{comparison.sentence}.", table.sweep.name, about))
     overview = FIGURES["overview"].make(evidence)
     text = (
         "One sentence per comparison, of the score after the last epoch. Trials are paired by seed: the same"
