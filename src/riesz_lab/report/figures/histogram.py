@@ -33,8 +33,8 @@ def histogram(evidence: Evidence) -> Figure:
         centres, styles, series = (edges[1:] + edges[:-1]) / 2, dashes(scores), []
         for name, values in scores.items():
             counts = np.histogram(values, edges)[0].astype(float).tolist()
-            style = {"color": color(methods[name][0].config), "dash": styles[name]}
-            series.append(Series(name=name, x=centres.tolist(), y=counts, kind="bars", **style))
+            tint, dash = color(methods[name][0].config), styles[name]
+            series.append(Series(name=name, x=centres.tolist(), y=counts, kind="bars", color=tint, dash=dash))
         title = f"{short_scale(base)}: {min(map(len, scores.values()))} or more trials each"
         x = score_label(score_of(methods)) + (" in %" if percent else "")
         panels.append(Panel(title=title, x=x, y="trials", series=series))
