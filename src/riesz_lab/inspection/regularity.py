@@ -101,8 +101,8 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     curve_D, error_D, level, level_error = _curve(clusters_CNK)
     rng = np.random.default_rng([seed, n])
     orders_PN = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (BAND_ORDERS, 1)), axis=1)
-    weight_NM = np.asarray(weight_NCK[:n], dtype=np.float64).reshape(n, -1)
-    weights_NN = weight_NM @ weight_NM.T
+    weight_NCK = np.asarray(weight_NCK[:n], dtype=np.float64)
+    weights_NN = weight_NCK.reshape(n, -1) @ weight_NCK.reshape(n, -1).T
     shuffled_PD = np.stack([_by_distance(correlation_NN[np.ix_(order, order)]) for order in orders_PN])
     spectra_PF = np.stack([_spectrum(weights_NN[np.ix_(order, order)]) for order in orders_PN])
     return Regularity(
