@@ -31,6 +31,11 @@ CSV_COLUMNS = (
     "low", "high", "p", "p_holm", "wins", "ties", "losses", "error_reduced", "variance_ratio", "collapsed",
     "baseline_collapsed", "verdict", "sentence",
 )  # fmt: skip
+CSV_NAMES = {
+    "method": "arm", "pairs": "n", "mean": "method_mean", "low": "interval_low", "high": "interval_high",
+    "collapsed": "collapsed_method", "baseline_collapsed": "collapsed_baseline",
+}  # fmt: skip
+"""Columns that have another name in `records`."""
 
 Rates = Mapping[str, Choice]
 
@@ -101,18 +106,8 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
     for table in tables:
         for record, row in zip(records(table), table.rows.values(), strict=True):
             if row.comparison is not None:
-                renamed = {
-                    "scale": scale(row.arm.config),
-                    "method": record["arm"],
-                    "score": table.score,
-                    "wanted": row.wanted,
-                    "pairs": record["n"],
-                    "mean": record["method_mean"],
-                    "low": record["interval_low"],
-                    "high": record["interval_high"],
-                    "collapsed": record["collapsed_method"],
-                    "baseline_collapsed": record["collapsed_baseline"],
-                }
+                renamed = {column: record[name] for column, name in CSV_NAMES.items()}
+                renamed |= {"scale": scale(row.arm.config), "score": table.score, "wanted": row.wanted}
                 writer.writerow({name: _defuse(value) for name, value in (record | renamed).items()})
     return buffer.getvalue()
 

@@ -81,8 +81,9 @@ class Evidence:
         settings = []
         for base, methods in self.settings.items():
             having = {name: [t for t in trials if getattr(t.files, file).exists()] for name, trials in methods.items()}
-            settings.append((base, {name: trials for name, trials in having.items() if trials}))
-        return [(base, methods) for base, methods in settings if methods]
+            if any(having.values()):
+                settings.append((base, {name: trials for name, trials in having.items() if trials}))
+        return settings
 
     def settings_of(self, *tasks: str) -> list[tuple[Config, Methods]]:
         """Settings of these tasks."""
