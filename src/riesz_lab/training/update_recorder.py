@@ -104,11 +104,7 @@ def _row(weight: Tensor, before: Tensor, axis: Axis) -> dict[str, Any]:
     shares_F = (power_F / power_F.sum()).tolist()
     spectrum = [shares_F[0], *(math.fsum(shares_F[k] for k in part) for part in parts(n))]
     norm, moved = (float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) for tensor in (weight.detach(), change))
-    return {
-        "n": n,
-        "moved": _short(moved / norm if norm else 0.0),
-        "spectrum": [_short(share) for share in spectrum],
-    }
+    return {"n": n, "moved": _short(moved / norm if norm else 0.0), "spectrum": [_short(share) for share in spectrum]}
 
 
 def parts(n: int) -> list[list[int]]:
