@@ -15,19 +15,12 @@ from riesz_lab.store.result import Result, Which, read_result
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """A trial as it is stored.
+    """A trial as it is stored."""
 
-    Attributes:
-        path: its directory.
-        config: its settings.
-        result: how it ended; None if it is not complete.
-        failure: why its last session failed; None if it did not.
-    """
-
-    path: Path
-    config: Config
-    result: Result | None
-    failure: str | None = None
+    path: Path  # its directory
+    config: Config  # its settings
+    result: Result | None  # how it ended; None if it is not complete
+    failure: str | None = None  # why its last session failed; None if it did not
 
     @property
     def status(self) -> str:

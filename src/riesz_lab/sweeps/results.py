@@ -18,38 +18,23 @@ Key = Hashable
 
 @dataclass(frozen=True)
 class Row:
-    """One arm of a table.
+    """One arm of a table."""
 
-    Attributes:
-        arm: its settings.
-        trials: those that are complete, by (initialisation seed, data seed).
-        wanted: how many the sweep asks for.
-        scores: of the complete ones; None for one that diverged or collapsed.
-        comparison: with its baseline, Holm-corrected over the table; None for an arm without one.
-    """
-
-    arm: Arm
-    trials: dict[Key, StoredTrial]
-    wanted: int
-    scores: dict[Key, float | None]
-    comparison: Comparison | None
+    arm: Arm  # its settings
+    trials: dict[Key, StoredTrial]  # those that are complete, by (initialisation seed, data seed)
+    wanted: int  # how many the sweep asks for
+    scores: dict[Key, float | None]  # of the complete ones; None for one that diverged or collapsed
+    comparison: Comparison | None  # with its baseline, Holm-corrected over the table; None for an arm without one
 
 
 @dataclass(frozen=True)
 class Table:
-    """The results of a sweep.
+    """The results of a sweep."""
 
-    Attributes:
-        sweep: what was run.
-        which: whether the scores are those of the last epoch or of the best.
-        score: the name of the score.
-        rows: one per arm, by label.
-    """
-
-    sweep: Sweep
-    which: Which
-    score: str
-    rows: dict[str, Row]
+    sweep: Sweep  # what was run
+    which: Which  # whether the scores are those of the last epoch or of the best
+    score: str  # the name of the score
+    rows: dict[str, Row]  # one per arm, by label
 
     @property
     def comparisons(self) -> dict[str, Comparison]:

@@ -29,20 +29,13 @@ from riesz_lab.tasks.meters import Meters
 
 @dataclass(frozen=True)
 class Context:
-    """Where a task runs.
+    """Where a task runs."""
 
-    Attributes:
-        device: of this process.
-        rank, world: this process and the number of processes; each takes its share of every batch.
-        add_up: the sum of a tensor over all processes.
-        workers: processes that decode images for this one.
-    """
-
-    device: torch.device
-    rank: int = 0
+    device: torch.device  # of this process
+    rank: int = 0  # this process and the number of processes; each takes its share of every batch
     world: int = 1
-    add_up: Callable[[Tensor], Tensor] = lambda local: local
-    workers: int = 0
+    add_up: Callable[[Tensor], Tensor] = lambda local: local  # the sum of a tensor over all processes
+    workers: int = 0  # processes that decode images for this one
 
 
 class Task(ABC):
@@ -168,10 +161,9 @@ class Task(ABC):
         return [share.chunk(self.config.accumulate) for share in shares]
 
     def test_indices(self) -> list[Tensor]:
-        """This process's share of the test images, in batches."""
-        return batching.shares_of_test(
-            len(self.test), self.config.eval_batch_size, self.context.rank, self.context.world
-        )
+        """This process's share of the test images, in batches; none if there are fewer images than processes."""
+        share = torch.arange(len(self.test))[self.context.rank :: self.context.world]
+        return [chunk for chunk in torch.split(share, self.config.eval_batch_size) if len(chunk)]
 
 
 class SupervisedTask(Task):

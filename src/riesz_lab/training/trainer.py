@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from riesz_lab import models, tasks
 from riesz_lab.config import Config
@@ -87,7 +85,9 @@ def train(
         fabric.launch()
         if (result := fabric.broadcast(result)) is not None:
             return Outcome(trial.path, result, trained=False)
-        context = Context(fabric.device, fabric.global_rank, fabric.world_size, _sum_over(fabric), hardware.decoders)
+        context = Context(fabric.device, fabric.global_rank, fabric.world_size, workers=hardware.decoders)
+        if context.world > 1:
+            context = replace(context, add_up=partial(fabric.all_reduce, reduce_op="sum"))
         session = Session(config, task_class(config, folder, data, context), context, fabric, trial, show)
         log = EpochLog(session, tensorboard=tensorboard)
         stack.callback(log.close)
@@ -127,9 +127,3 @@ def _finish(session: Session, log: EpochLog, status: Status) -> Result:
         session.trial.finish(weights, result)
     session.fabric.barrier()
     return result
-
-
-def _sum_over(fabric: Any) -> Callable[[Tensor], Tensor]:
-    if fabric.world_size == 1:
-        return lambda local: local
-    return lambda local: fabric.all_reduce(local, reduce_op="sum")

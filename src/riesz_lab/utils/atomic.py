@@ -31,6 +31,13 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
+def make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
     """Create a directory atomically: `fill` writes into a temporary one, which is then renamed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

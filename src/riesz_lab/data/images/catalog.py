@@ -19,42 +19,26 @@ from riesz_lab.utils.importing import load_object
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One file to download.
+    """One file to download."""
 
-    Attributes:
-        name: in the dataset's folder.
-        url: where it is.
-        checksum: of the file, in pooch's form.
-        content: MD5 of the unpacked content of a gzip file: copies are often repacked.
-        size: in bytes; a larger download is refused.
-    """
-
-    name: str
-    url: str
-    checksum: str
-    content: str = ""
-    size: int
+    name: str  # in the dataset's folder
+    url: str  # where it is
+    checksum: str  # of the file, in pooch's form
+    content: str = ""  # MD5 of the unpacked content of a gzip file: copies are often repacked
+    size: int  # in bytes; a larger download is refused
 
 
 @dataclass(frozen=True, kw_only=True)
 class Builtin:
-    """A built-in dataset.
+    """A built-in dataset."""
 
-    Attributes:
-        summary: one line on what it is.
-        images: how many for training and for testing.
-        channels, mean, std: see `Data`.
-        load: from a folder and a split to images.
-        sources: what to download, if anything.
-    """
-
-    summary: str
-    images: tuple[int, int]
-    channels: int
+    summary: str  # one line on what it is
+    images: tuple[int, int]  # how many for training and for testing
+    channels: int  # see `Data`
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    load: Callable[[Path, str], Images]
-    sources: tuple[Source, ...] = ()
+    load: Callable[[Path, str], Images]  # from a folder and a split to images
+    sources: tuple[Source, ...] = ()  # what to download, if anything
 
 
 def _idx_dataset(summary: str, mean: float, std: float, url: str, *files: tuple[int, str, str]) -> Builtin:
@@ -130,9 +114,8 @@ def data_folder(given: Path | str | None = None) -> Path:
 
 def builtin(name: str) -> Builtin:
     if name not in DATASETS:
-        raise ConfigError(
-            unknown("dataset", name, DATASETS) + ", or your own as 'package.module:function' returning riesz_lab.Data"
-        )
+        more = ", or your own as 'package.module:function' returning riesz_lab.Data"
+        raise ConfigError(unknown("dataset", name, DATASETS) + more)
     return DATASETS[name]
 
 
@@ -141,12 +124,11 @@ def check(name: str, folder: Path) -> None:
     if ":" in name:
         load_object("dataset", name)
         return
-    sources = builtin(name).sources
     try:
-        if name == "cifar10":
-            cifar10.layout(folder / name)
-        else:
-            for source in sources:
+        for source in builtin(name).sources:
+            if name == "cifar10":
+                cifar10.layout(folder / name)
+            else:
                 idx.find(folder / name, source.name.removesuffix(".gz"))
     except MissingDataError as error:
         raise MissingDataError(
@@ -157,19 +139,15 @@ def check(name: str, folder: Path) -> None:
 def load(name: str, folder: Path) -> Data:
     """A built-in dataset by name, or the user's by import path."""
     if ":" in name:
-        return _user_defined(name)
+        data = load_object("dataset", name)()
+        if isinstance(data, Data):
+            return data
+        if isinstance(data, tuple) and len(data) == 2 and all(isinstance(split, (Images, Dataset)) for split in data):
+            return from_pair(*data, name=name)
+        raise LabError(f"dataset {name!r}: expected riesz_lab.Data, or (train, test), got {type(data).__name__}")
     known = builtin(name)
     train, test = (known.load(folder / name, split) for split in ("train", "test"))
     return Data(train=train, test=test, classes=10, channels=known.channels, mean=known.mean, std=known.std)
-
-
-def _user_defined(name: str) -> Data:
-    data = load_object("dataset", name)()
-    if isinstance(data, Data):
-        return data
-    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(split, (Images, Dataset)) for split in data):
-        return from_pair(*data, name=name)
-    raise LabError(f"dataset {name!r}: expected riesz_lab.Data, or (train, test), got {type(data).__name__}")
 
 
 def from_pair(train: Any, test: Any, *, name: str = "your dataset") -> Data:
