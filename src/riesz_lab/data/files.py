@@ -57,7 +57,6 @@ def existing(path: Path, reason: str) -> File:
 
 
 def members(path: Path) -> list[str]:
-    """The names in a zip archive."""
     try:
         names = _archive(path, os.getpid()).namelist()
     except (OSError, zipfile.BadZipFile) as error:

@@ -56,7 +56,6 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def parameters(model: nn.Module) -> int:
-    """How many numbers are trained."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 

@@ -20,7 +20,6 @@ def find(name: str, data_dir: Path, setting: str) -> Path:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name."""
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError, ValueError, KeyError, OverflowError, RuntimeError) as error:

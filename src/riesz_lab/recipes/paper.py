@@ -27,7 +27,6 @@ def cifar10(model: str, batch_size: int, lr: float = 0.1) -> Config:
 
 
 def cifar10_adam(batch_size: int) -> Config:
-    """Adam on ResNet-56."""
     base, name = cifar10("resnet56", batch_size), f"cifar10-resnet56-adam-b{batch_size}"
     return replace(base, recipe=name, optimizer="adam", lr=1e-3, weight_decay=0.0, epochs=200)
 

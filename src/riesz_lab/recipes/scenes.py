@@ -26,7 +26,6 @@ def voc_unet50() -> Config:
 
 
 def cityscapes_spade() -> Config:
-    """SGD on SPADE."""
     return replace(
         SGD, recipe="cityscapes-spade", task="generation",
         dataset="cityscapes", label_set="all", augment="flip", height=256, width=512,

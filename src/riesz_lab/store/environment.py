@@ -29,7 +29,6 @@ for channels in (1, 3, 16, 64):
 
 
 def describe(accelerator: str, devices: int) -> dict[str, Any]:
-    """The record that is stored with a trial."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -84,7 +83,6 @@ def memory_gb() -> float | None:
 
 
 def peak_memory_mb() -> int:
-    """The peak memory of this process, in MB."""
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

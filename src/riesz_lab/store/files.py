@@ -36,8 +36,6 @@ JSON_CAP = 64 * 2**20
 
 
 class TrialFiles:
-    """The paths of a trial's files."""
-
     def __init__(self, path: Path):
         self.path = path
         self.config_file = path / "config.json"
@@ -76,12 +74,10 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def write_rows(path: Path, rows: list[Row]) -> None:
-    """Replace a .jsonl file as a whole."""
     atomic.write_bytes(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Add a line to a .jsonl file."""
     try:
         with open(path, "a") as file:
             file.write(json.dumps(row) + "\n")

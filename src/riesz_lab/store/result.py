@@ -32,7 +32,6 @@ class Result:
     best: Row | None  # the history row with the best score; None if there is no score
 
     def value(self, which: Which = "last") -> float | None:
-        """The last or best score."""
         row = self.last if which == "last" else self.best
         return None if row is None else row[self.score]
 

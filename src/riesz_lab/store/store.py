@@ -31,11 +31,9 @@ class StoredTrial:
 
     @property
     def files(self) -> TrialFiles:
-        """The paths of its files."""
         return TrialFiles(self.path)
 
     def score(self, which: Which = "last") -> float | None:
-        """The last or best score; None if there is none."""
         return None if self.result is None else self.result.value(which)
 
     def last(self) -> Row:
@@ -44,11 +42,9 @@ class StoredTrial:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher score is better."""
         return self.result is None or self.result.higher_is_better
 
     def history(self) -> list[Row]:
-        """One row per epoch."""
         return read_rows(self.files.history_file)
 
     def timing(self) -> list[Row]:

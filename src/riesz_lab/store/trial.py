@@ -41,7 +41,6 @@ class Trial(TrialFiles):
             yield self
 
     def result(self) -> Result | None:
-        """The result, if the trial is complete."""
         return read_result(self.result_file)
 
     def write_history(self, rows: list[Row]) -> None:
@@ -61,7 +60,6 @@ class Trial(TrialFiles):
         append_row(self.sessions_file, row)
 
     def fail(self, reason: str, details: str = "") -> None:
-        """Record why a session failed."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.config_file.exists():
             self._write_config()

@@ -76,7 +76,6 @@ def gpu_hours(config: Config) -> float | None:
 
 
 def format_hours(hours: float | None) -> str:
-    """A duration in minutes, hours or days."""
     if hours is None:
         return "?"
     if hours < 1.5:

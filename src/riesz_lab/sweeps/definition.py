@@ -63,7 +63,6 @@ class Sweep:
         return {arm.label: arm for arm in self.arms}[label]
 
     def with_trials(self, count: int | None) -> Sweep:
-        """The same with another number of seeds."""
         return self if count is None else replace(self, trials=count)
 
     def only(self, texts: Iterable[str]) -> Sweep:
@@ -96,7 +95,6 @@ class Sweep:
                 yield {"seed": seed} if data == seed else {"seed": seed, "data_seed": data}
 
     def configs(self, arm: Arm) -> list[Config]:
-        """The trials of an arm."""
         plain = replace(arm.config, seed=0, init_seed=None, data_seed=None)
         return [replace(plain, **seeds) for seeds in self.seeds()]  # type: ignore[arg-type]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
-from riesz_lab.config import Config
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.result import Which
@@ -43,7 +43,6 @@ class Table:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdicts in plain words."""
         return [
             f"{label} against {self.rows[label].arm.baseline}: {comparison.sentence}."
             for label, comparison in self.comparisons.items()
@@ -51,7 +50,6 @@ class Table:
 
     @property
     def percent(self) -> bool:
-        """Whether the scores are fractions, printed in percent."""
         return is_percent(self.score)
 
 
@@ -65,27 +63,24 @@ def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
             last is honest; the best is for comparison with papers that report it.
     """
     complete = {trial.config.id: trial for trial in store.trials if trial.result is not None}
-    trials = {arm.label: _complete(sweep.configs(arm), complete) for arm in sweep.arms}
+    trials: dict[str, dict[Key, StoredTrial]] = {arm.label: {} for arm in sweep.arms}
+    for arm in sweep.arms:
+        for config in sweep.configs(arm):
+            if config.id in complete:
+                trials[arm.label][config.effective_init_seed, config.effective_data_seed] = complete[config.id]
     score, higher_is_better = _score(sweep, [trial for by_seed in trials.values() for trial in by_seed.values()])
     scores = {
         label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in by_seed.items()}
         for label, by_seed in trials.items()
     }
-    comparisons = holm(
-        {
-            arm.label: paired(
-                scores[arm.baseline],
-                scores[arm.label],
-                margin=_margin(sweep, scores[arm.baseline]),
-                higher_is_better=higher_is_better,
-                percent=is_percent(score),
-                collapsed=sweep.collapsed,
-            )
-            for arm in sweep.arms
-            if arm.baseline is not None
-        },
-        sweep.family,
-    )
+    options: dict[str, Any] = {"higher_is_better": higher_is_better, "percent": is_percent(score)}
+    comparisons = {}
+    for arm in sweep.arms:
+        if arm.baseline is not None:
+            before, after = scores[arm.baseline], scores[arm.label]
+            margin = _margin(sweep, before)
+            comparisons[arm.label] = paired(before, after, margin=margin, collapsed=sweep.collapsed, **options)
+    comparisons = holm(comparisons, sweep.family)
     rows = {
         arm.label: Row(arm, trials[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
@@ -111,11 +106,3 @@ def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
         if trial.result is not None:
             return trial.result.score, trial.result.higher_is_better
     return getattr(task, "score", "score"), task.higher_is_better
-
-
-def _complete(configs: list[Config], complete: dict[str, StoredTrial]) -> dict[Key, StoredTrial]:
-    return {
-        (config.effective_init_seed, config.effective_data_seed): complete[config.id]
-        for config in configs
-        if config.id in complete
-    }

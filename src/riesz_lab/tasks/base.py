@@ -109,11 +109,9 @@ class Task(ABC):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches per epoch."""
         return -(-len(self.train) // self.config.batch_size)
 
     def share(self, part: Any, parts: list[Any]) -> float:
-        """The weight of a part in its batch."""
         return self.size(part) / max(1, sum(map(self.size, parts)))
 
     @staticmethod
@@ -129,7 +127,6 @@ class Task(ABC):
         )
 
     def build_model(self, *, channels: int, classes: int) -> nn.Module:
-        """The config's model with its initial weights."""
         return model_zoo.build(
             self.config.model,
             channels=channels,

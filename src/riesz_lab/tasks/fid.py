@@ -67,7 +67,6 @@ class FID:
 
     @property
     def has_real(self) -> bool:
-        """Whether the real images were added."""
         return bool(self.torchmetrics.real_features_num_samples)
 
     def add(self, images: Tensor, *, real: bool) -> None:
@@ -119,7 +118,6 @@ def check(kind: str, weights: str, data_dir: Path) -> None:
 
 
 def build(kind: str, weights: str, data_dir: Path, device: torch.device) -> FID:
-    """The score of this kind."""
     if kind == "proxy":
         score = FID(feature=models.seeded(ProxyFeatures, PROXY_SEED))
     else:

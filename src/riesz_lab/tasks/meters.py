@@ -19,7 +19,6 @@ class Meters:
         self.counts: dict[str, int] = {}
 
     def add(self, name: str, total: Tensor, count: int) -> None:
-        """Add a sum over `count` items."""
         if name not in self.sums:
             self.sums[name] = torch.zeros((), dtype=self.dtype, device=self.device)
             self.counts[name] = 0

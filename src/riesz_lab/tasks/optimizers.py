@@ -21,7 +21,6 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 
 def check(config: Config) -> None:
-    """Raise if the optimizer cannot be built."""
     build(config, nn.Linear(1, 1))
 
 

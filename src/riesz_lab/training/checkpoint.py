@@ -46,7 +46,6 @@ def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str,
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """The checkpoints of a trial, newest first."""
     return sorted((p for p in folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name)), reverse=True)
 
 

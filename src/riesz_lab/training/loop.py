@@ -29,8 +29,6 @@ CHECK_EVERY = 100
 
 
 class Loop:
-    """Trains a session to its end."""
-
     def __init__(self, session: Session, log: EpochLog, save_every: float, stop: Interrupts):
         self.session, self.log, self.save_every, self.stop = session, log, save_every, stop
         self.saved_at = time.monotonic()

@@ -36,7 +36,6 @@ def machines() -> int:
 
 
 def strategy(name: str, processes: int, timeout: float) -> Any:
-    """Fabric's strategy of this name."""
     world, limit = processes * machines(), timedelta(seconds=timeout)
     if name == "fsdp2":
         from lightning_fabric.strategies.model_parallel import ModelParallelStrategy

@@ -35,7 +35,6 @@ class Progress:
             self.show(step, epoch, means())
 
     def speed(self, step: int) -> float:
-        """Images a second since the start of this session."""
         return (step - self._first) * self.images_per_step / max(time.monotonic() - self._began, 1e-9)
 
     def left(self, step: int) -> str:
@@ -118,7 +117,6 @@ class Live(Progress):
 
 
 def make(kind: Kind, title: str = "", *, rows: bool = True) -> Progress:
-    """The progress for this terminal."""
     if kind == "none":
         return Progress(title)
     if kind == "live" or (kind == "auto" and sys.stdout.isatty()):

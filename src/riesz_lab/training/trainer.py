@@ -102,7 +102,6 @@ def train(
 
 
 def _finish(session: Session, log: EpochLog, status: Status) -> Result:
-    """Write weights and result."""
     task, state = session.task, session.state
     weights = checkpoint.pack(session.models, session.is_main) if session.is_main or session.sharded else b""
     key, sign = task.score, 1 if task.higher_is_better else -1

@@ -31,8 +31,6 @@ BINS = 8
 
 
 class UpdateRecorder:
-    """Records what an epoch does to the conv weights of a task's models."""
-
     def __init__(self, models: dict[str, nn.Module], attachments: dict[str, riesz.Attachment]):
         self.attachments = attachments
         self.weights: dict[str, tuple[Tensor, Axis]] = {}
@@ -43,7 +41,6 @@ class UpdateRecorder:
         self.diagnoses: dict[str, dict[str, float | None]] = {}
 
     def begin(self) -> None:
-        """Begin an epoch."""
         self.diagnoses = {}
         self.before = {name: weight.detach().clone() for name, (weight, _) in self.weights.items()}
 

@@ -24,7 +24,6 @@ Batch = tuple[Tensor, Tensor]
 
 
 def epoch_order(seed: int, epoch: int, count: int) -> Tensor:
-    """The order in which an epoch visits the images."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(derived("order", seed, epoch)))
 
 

@@ -47,7 +47,6 @@ def layout(folder: Path) -> str:
 
 
 def load(folder: Path, split: str) -> Images:
-    """The images of one split, "train" or "test"."""
     kind = layout(folder)
     if kind == "folder":
         return by_class.load(folder / split, SIDE)

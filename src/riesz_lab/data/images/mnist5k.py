@@ -14,7 +14,6 @@ from riesz_lab.data.images.types import Images
 
 
 def load(split: str) -> Images:
-    """The images of one split, "train" or "test"."""
     images_NHWC, labels_N = _all()
     chosen = []
     for digit in range(10):

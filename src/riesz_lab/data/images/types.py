@@ -53,7 +53,6 @@ class Splits:
         return replace(self, train=take(self.train, order[count:]), test=take(self.train, order[:count]))  # type: ignore[type-var]
 
     def prepared(self, config: Config) -> Self:
-        """The splits as the config divides them."""
         data = replace(self, train=self.test, test=self.train) if config.swap_splits else self  # type: ignore[type-var]
         data = data.limited(config.train_limit, config.test_limit)
         return data.held_out(config.hold_out) if config.hold_out else data

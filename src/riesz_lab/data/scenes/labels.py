@@ -56,7 +56,6 @@ class Labels:
 
     @property
     def allowed(self) -> str:
-        """The allowed values as text."""
         kept = sorted(value for value, label in self.values.items() if label != VOID)
         void = sorted(value for value, label in self.values.items() if label == VOID)
         text = f"{kept[0]} to {kept[-1]}" if kept == list(range(kept[0], kept[-1] + 1)) else ", ".join(map(str, kept))

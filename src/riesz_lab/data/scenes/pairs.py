@@ -18,7 +18,6 @@ MOST_CLASSES = 254
 
 
 def load(folder: Path) -> Scenes:
-    """Such a dataset."""
     train, test = (paired(folder / split / "images", folder / split / "masks") for split in ("train", "test"))
     return Scenes(train, test, _labels(folder / "classes.txt"))
 

@@ -32,7 +32,6 @@ class Scene:
     instances: File | None = None
 
     def read(self, labels: Labels) -> Pixels:
-        """Decode and check it."""
         image = decode(self.image, IMAGE_FORMATS).convert("RGB")
         mask = decode(self.mask, MASK_FORMATS)
         if mask.mode not in ("P", "L"):
@@ -91,5 +90,4 @@ class Scenes(Splits):
 
     @property
     def instances(self) -> bool:
-        """Whether every scene has instances."""
         return all(scene.instances is not None for scene in (*self.train, *self.test))

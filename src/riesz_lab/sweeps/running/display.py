@@ -41,7 +41,6 @@ class Lines(Watcher):
         print(text, flush=True)
 
     def left(self) -> str:
-        """Time left, from the trials that ended in this session."""
         if not self.times:
             return "?"
         return progress.clock(len(self.pending.waiting) * sum(self.times) / len(self.times) / self.slots)
@@ -117,7 +116,6 @@ class Live(Lines):
 
 
 def make_display(kind: progress.Kind, sweep: Sweep, pending: Pending, runs: Path, slots: int) -> Lines:
-    """The display for this terminal."""
     if kind == "none":
         return _Silent(sweep, pending, runs, slots)
     if kind == "live" or (kind == "auto" and sys.stdout.isatty()):
