@@ -20,33 +20,19 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A named set of trials.
+    """A named set of trials."""
 
-    Attributes:
-        name: what the command line calls it.
-        about: its question, in a line.
-        reproduces: the table or figure of the paper.
-        arms: its settings.
-        trials: seeds per arm by default.
-        first_seed: the seeds are this and the following ones.
-        family: comparisons that a claim is corrected for, if this is part of a larger sweep.
-        crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
-        margin: the largest difference in score that does not matter.
-        relative_margin: as a share of the baseline's mean, for scores without a fixed scale, such as FID.
-        collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
-    """
-
-    name: str
-    about: str
-    reproduces: str
-    arms: tuple[Arm, ...]
-    trials: int = 5
-    first_seed: int = 0
-    family: int = 0
-    crossed: bool = False
-    margin: float = 0.002
-    relative_margin: float | None = None
-    collapsed: float | None = None
+    name: str  # what the command line calls it
+    about: str  # its question, in a line
+    reproduces: str  # the table or figure of the paper
+    arms: tuple[Arm, ...]  # its settings
+    trials: int = 5  # seeds per arm by default
+    first_seed: int = 0  # the seeds are this and the following ones
+    family: int = 0  # comparisons that a claim is corrected for, if this is part of a larger sweep
+    crossed: bool = False  # every initialisation seed with every data seed, so `trials` squared trials per arm
+    margin: float = 0.002  # the largest difference in score that does not matter
+    relative_margin: float | None = None  # the same as a share of the baseline's mean, for scores such as FID
+    collapsed: float | None = None  # a score at this value or worse counts as collapsed; None if only divergence does
 
     def __post_init__(self) -> None:
         labels = [arm.label for arm in self.arms]

@@ -103,11 +103,6 @@ class Task(ABC):
     # -- shared by all tasks -------------------------------------------------------------------------------------------
 
     @property
-    def images(self) -> int:
-        """Training images per epoch."""
-        return len(self.train)
-
-    @property
     def steps_per_epoch(self) -> int:
         return -(-len(self.train) // self.config.batch_size)
 
@@ -122,19 +117,13 @@ class Task(ABC):
 
     @staticmethod
     def count_parameters(config: Config, *, channels: int, classes: int) -> int:
-        return model_zoo.count(
-            config.model, channels=channels, classes=classes, task=config.task, options=config.model_options
-        )
+        task, options = config.task, config.model_options
+        return model_zoo.count(config.model, channels=channels, classes=classes, task=task, options=options)
 
     def build_model(self, *, channels: int, classes: int) -> nn.Module:
-        return model_zoo.build(
-            self.config.model,
-            channels=channels,
-            classes=classes,
-            seed=self.config.effective_init_seed,
-            task=self.config.task,
-            options=self.config.model_options,
-        )
+        config, shape = self.config, {"channels": channels, "classes": classes}
+        options, seed = config.model_options, config.effective_init_seed
+        return model_zoo.build(config.model, seed=seed, task=config.task, options=options, **shape)
 
     def add_models(self, models: Mapping[str, nn.Module], rates: Mapping[str, float | None] | None = None) -> None:
         """Move models to the device, and build and direct their optimizers; `rates` override the config's."""

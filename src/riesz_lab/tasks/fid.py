@@ -65,10 +65,6 @@ class FID:
         self.torchmetrics = FrechetInceptionDistance(reset_real_features=False, sync_on_compute=False, **options)
         self.finite = True
 
-    @property
-    def has_real(self) -> bool:
-        return bool(self.torchmetrics.real_features_num_samples)
-
     def add(self, images: Tensor, *, real: bool) -> None:
         """Add images as bytes, so that real and generated ones are rounded alike."""
         # NaN would become a byte like any other.

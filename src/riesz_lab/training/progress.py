@@ -22,9 +22,7 @@ class Progress:
         self._read_at = time.monotonic()
 
     def start(self, *, step: int, total: int, images_per_step: float) -> None:
-        self.total = total
-        self.images_per_step = images_per_step
-        self._first = step
+        self.total, self.images_per_step, self._first = total, images_per_step, step
         self._began = self._read_at = time.monotonic()
 
     def step(self, step: int, epoch: str, means: Means) -> None:
@@ -40,9 +38,7 @@ class Progress:
     def left(self, step: int) -> str:
         """Time left at the speed of this session."""
         done = step - self._first
-        if done == 0:
-            return "?"
-        return clock((time.monotonic() - self._began) / done * (self.total - step))
+        return clock((time.monotonic() - self._began) / done * (self.total - step)) if done else "?"
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
         pass
@@ -63,19 +59,16 @@ class Plain(Progress):
     every = 30.0
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        self._print(f"{epoch} step {step}/{self.total}  {format_scores(means)}  {self._pace(step)}")
+        self.note(f"{epoch} step {step}/{self.total}  {format_scores(means)}  {self._pace(step)}")
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        self._print(f"epoch {row['epoch']} step {step}/{self.total}  {format_scores(row)}  {self._pace(step)}")
+        self.note(f"epoch {row['epoch']} step {step}/{self.total}  {format_scores(row)}  {self._pace(step)}")
 
     def note(self, text: str) -> None:
-        self._print(text)
+        print(f"{self.title}: {text}" if self.title else text, flush=True)
 
     def _pace(self, step: int) -> str:
         return f"{self.speed(step):.0f} images/s  {self.left(step)} left"
-
-    def _print(self, text: str) -> None:
-        print(f"{self.title}: {text}" if self.title else text, flush=True)
 
 
 class Live(Progress):
@@ -89,12 +82,8 @@ class Live(Progress):
         from rich.progress import Progress as Bar
 
         self._rows = rows
-        self._bar = Bar(
-            TextColumn("{task.fields[title]}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[text]}"),
-            transient=True,
-        )
+        title_column, text_column = TextColumn("{task.fields[title]}"), TextColumn("{task.fields[text]}")
+        self._bar = Bar(title_column, BarColumn(bar_width=24), text_column, transient=True)
 
     def start(self, *, step: int, total: int, images_per_step: float) -> None:
         super().start(step=step, total=total, images_per_step=images_per_step)

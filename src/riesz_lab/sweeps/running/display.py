@@ -24,10 +24,9 @@ class Lines(Watcher):
 
     def __init__(self, sweep: Sweep, pending: Pending, runs: Path, slots: int):
         self.sweep, self.pending, self.runs, self.slots = sweep, pending, runs, slots
-        self.labels: dict[str, str] = {}
-        for arm in sweep.arms:
-            for config in sweep.configs(arm):
-                self.labels.setdefault(config.id, arm.label)
+        # Of arms that share a trial, the first names it.
+        arms = reversed(sweep.arms)
+        self.labels = {config.id: arm.label for arm in arms for config in sweep.configs(arm)}
         self.total = len(self.labels)
         self.times: list[float] = []
 
