@@ -4,8 +4,6 @@ A download is kept only if its checksum is right, and never grows beyond its ann
 only the expected regular files are written, each up to its cap, below the dataset's folder.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Untrusted files of a dataset: read up to a cap, decoded only as the named formats."""
 
-from __future__ import annotations
-
 import functools
 import io
 import os

@@ -1,7 +1,5 @@
 """Models by task and name. A model is a function of (channels, classes) and its options; one file per family."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

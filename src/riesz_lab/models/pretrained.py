@@ -1,7 +1,5 @@
 """Weights from a local file: safetensors, or what torch.save wrote, read with `weights_only`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import safetensors.torch

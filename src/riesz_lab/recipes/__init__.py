@@ -1,7 +1,5 @@
 """Recipes by name: functions that return complete configs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from riesz_lab.config import Config

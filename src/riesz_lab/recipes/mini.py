@@ -1,8 +1,6 @@
 """Scaled-down forms that finish on two cores in minutes, and the demo. Fewer images, fewer epochs, smaller networks;
 otherwise the paper's settings, with the drops of the rate at the same fractions of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ What the table leaves open, and what we chose (docs/lab.md says why):
 3. LS: sigma 0.5, all parameters, rasterized, as in the code of its authors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

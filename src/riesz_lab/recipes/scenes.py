@@ -6,8 +6,6 @@ What the paper leaves open, and what we chose (docs/tasks.md says why):
    yours; FID by the proxy for the same reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The environment of a trial: versions, hardware, revision."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

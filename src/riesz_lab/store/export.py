@@ -1,7 +1,5 @@
 """Flat records as CSV or Parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -18,8 +18,6 @@ Everything but timing, environment and sessions is the same, bit for bit, howeve
 continued.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a complete trial ended: the record in result.json."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args

@@ -1,7 +1,5 @@
 """Reading trials: all that a report is made of. Nothing here writes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ CPU: measured steps; between and beyond the measured batch sizes along a line th
 GPU: not measured. A step is the launch of its layers' kernels plus the arithmetic, with the assumptions below.
 """
 
-from __future__ import annotations
-
 from riesz_lab.config import Config
 from riesz_lab.data import DATASETS
 from riesz_lab.data.scenes.catalog import SCENES

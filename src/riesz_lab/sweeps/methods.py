@@ -1,7 +1,5 @@
 """Names of methods: what sets the trials of one setting apart, and which of them is compared with which."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from functools import lru_cache

@@ -3,8 +3,6 @@
 They ask the paper's questions of small networks. Whether their answers hold for the paper's networks they cannot say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

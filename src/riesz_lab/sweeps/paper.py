@@ -8,8 +8,6 @@ Choices where the paper leaves them open:
 4. Figures without a named network are ResNet-56 with batch size 8, where the paper sees the largest effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any

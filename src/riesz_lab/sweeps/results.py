@@ -1,7 +1,5 @@
 """From stored trials to a table: a pure function of a sweep and a store."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ Rates are chosen on images held out of the training data, with seeds that the fi
 never on the test set. The choice is a pure function of stored trials.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -8,8 +8,6 @@ backward and the optimizer's step. So a network with one loss and a pair of adve
         yield "discriminator", ...    # and the discriminator here
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

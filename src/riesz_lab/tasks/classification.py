@@ -1,7 +1,5 @@
 """Image classification: cross entropy, accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ edges and texture, and needs no file; it is comparable with itself at one size o
 with no published FID.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import tempfile

@@ -6,8 +6,6 @@ step first; then new images are generated, without gradient, for the discriminat
 weights is kept: the generator itself is scored, in evaluation mode.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Running means on the device: adding to them does not wait for it, reading them does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Optimizers from a config: their learning rate at any step, and the metric attached to them."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from typing import Any

@@ -4,8 +4,6 @@ Void pixels are neither trained on nor scored. Every evaluation also gives the g
 minus train) and of the accuracy (train minus test); the training side is the mean over the epoch during training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -7,8 +7,6 @@
 The two newest are kept: if the disk loses one, the trial continues from the other, to the same result.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

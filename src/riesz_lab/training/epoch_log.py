@@ -1,7 +1,5 @@
 """What each epoch leaves behind: a row of the history, pictures, timing, weight updates, TensorBoard scalars."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

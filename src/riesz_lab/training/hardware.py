@@ -1,7 +1,5 @@
 """Where a trial runs. Not part of its config: a trial is the same on any machine."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from dataclasses import dataclass

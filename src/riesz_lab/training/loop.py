@@ -6,8 +6,6 @@ Requirements it meets:
 - a signal stops all processes after the same step, with the state saved.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from contextlib import ExitStack

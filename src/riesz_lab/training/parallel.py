@@ -3,8 +3,6 @@
 A checkpoint holds full tensors, as a single process has them, so a trial can continue on any number of processes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Train one trial of any task: from its config, or from where it was interrupted, to its result."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial

@@ -13,8 +13,6 @@ It is measured on the side: nothing of the training depends on it. It costs a co
 them per epoch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Atomic writes: a kill or a full disk at any moment leaves the old file or the new one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

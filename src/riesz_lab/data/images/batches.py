@@ -4,8 +4,6 @@ Nothing here keeps state between batches. Order and augmentation of an epoch fol
 continued in the middle of an epoch sees the same batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

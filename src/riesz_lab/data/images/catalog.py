@@ -1,7 +1,5 @@
 """The built-in datasets: where their files come from, their checksums, how to load them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

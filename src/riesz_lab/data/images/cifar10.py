@@ -7,8 +7,6 @@
 A record of the binary release is one byte of label, then 1024 bytes of each of red, green and blue.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -5,8 +5,6 @@
 The header is checked before anything is allocated; no more than it announces is unpacked.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import struct

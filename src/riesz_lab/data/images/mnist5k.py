@@ -3,8 +3,6 @@
 500 images per digit. The first 400 of each are for training, the last 100 for testing.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

@@ -3,8 +3,6 @@
 Shape suffixes: N scenes, H height, W width, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The built-in datasets of scenes, and where their files belong: their licences ask users to fetch them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

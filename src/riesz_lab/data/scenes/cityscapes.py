@@ -5,8 +5,6 @@ gtFine/{train,val}/<city>/<name>_gtFine_labelIds.png      34 labels
 gtFine/{train,val}/<city>/<name>_gtFine_instanceIds.png   objects
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from riesz_lab.data.files import File, existing

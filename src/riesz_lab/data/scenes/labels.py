@@ -4,8 +4,6 @@ A mask is one number per pixel. `Labels` maps these numbers to classes 0..n-1, o
 nor scored.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

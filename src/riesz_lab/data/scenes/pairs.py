@@ -5,8 +5,6 @@
 classes.txt                      the names of the classes, one per line, in this order
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from riesz_lab.data.files import IMAGE_SUFFIXES, File, existing

@@ -3,8 +3,6 @@
 Augmentation follows from a seed per scene and epoch alone: it does not depend on the process or the order of decoding.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which trials of a sweep are left to train, read from their directories."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

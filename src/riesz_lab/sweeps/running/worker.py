@@ -4,8 +4,6 @@ It redirects its output, ends with its driver, and reports through its exit stat
 whose driver is gone, saves first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
