@@ -8,13 +8,9 @@ import riesz
 from riesz_lab.config import OWN, Config
 
 PLAIN: dict[str, object] = {
-    "metric": "identity",
-    "direction": "output",
-    "layers": "conv",
-    "control": "none",
-    "smooth_epochs": None,
+    "metric": "identity", "direction": "output", "layers": "conv", "control": "none", "smooth_epochs": None,
     "backend": "auto",
-}
+}  # fmt: skip
 """The fields that define a method, at their values for the plain optimizer."""
 
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", OWN: "plain"}

