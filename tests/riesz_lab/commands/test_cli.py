@@ -67,9 +67,9 @@ def test_misspelt_or_malformed_option(riesz, option, told):
         (("--model", "resnet"), "model 'resnet' is not known"),
         (("--dataset", "mnist6k"), "Did you mean 'mnist5k'"),
         (("--dataset", "mnist"), "riesz data fetch mnist"),
-        (("--precision", "16-mixed", "--accelerator", "cpu"), "needs a GPU"),
-        (("--devices", "0"), "devices=0"),
-        (("--threads", "0"), "threads=0"),
+        (("--precision", "16-mixed", "--accelerator", "cpu"), "precision: expected"),
+        (("--devices", "0"), "devices: expected 1 or more, got 0"),
+        (("--threads", "0"), "threads: expected 1 or more, got 0"),
     ],
 )
 def test_impossible_values_are_explained(riesz, option, told):
