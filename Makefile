@@ -36,11 +36,12 @@ errors: $(INSTALLED)
 	$(BIN)/pytest -q tests/riesz/backends/test_backends.py -k matches_the_reference
 
 pictures: $(INSTALLED)
-	$(BIN)/python docs/kernels.py
+	for picture in gradient kernels; do $(BIN)/python -m docs.figures.$$picture; done
 
 # The page of evidence and the full report, recomputed from the stored trials; needs no data and trains nothing.
 evidence: $(INSTALLED)
 	$(BIN)/python -m evidence.page
+	$(BIN)/python -m docs.finding
 	$(BIN)/riesz report evidence/trials -o evidence/report.html
 
 # Trains one trial of the evidence again and compares: make reproduce ID=a570b30e31c1

@@ -1,14 +1,12 @@
-"""Draws docs/kernels.svg: how each metric spreads an impulse over the output channels. Run by `make pictures`."""
+"""How each metric spreads an impulse over the output channels."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import torch
 
 import riesz
+from docs.figures import canvas
 
 N = 64
 PANELS = {
@@ -28,7 +26,7 @@ PANELS = {
 
 
 def main() -> None:
-    mpl.rcParams.update({"svg.hashsalt": "riesz", "svg.fonttype": "none"})  # the same small picture every time
+    canvas.configure()
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.2), sharey=True)
     channel = torch.arange(N) - N // 2
     for axis, (title, metrics) in zip(axes, PANELS.items(), strict=True):
@@ -39,7 +37,7 @@ def main() -> None:
         axis.legend(fontsize=8, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     axes[0].set_ylabel("n x kernel")
     figure.tight_layout()
-    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+    canvas.save(figure, __file__)
 
 
 if __name__ == "__main__":
