@@ -36,7 +36,8 @@ errors: $(INSTALLED)
 	$(BIN)/pytest -q tests/riesz/backends/test_backends.py -k matches_the_reference
 
 pictures: $(INSTALLED)
-	for picture in directions gradient kernels step; do $(BIN)/python -m docs.figures.$$picture; done
+	for picture in directions gradient step; do $(BIN)/python -m docs.figures.$$picture; done
+	$(BIN)/riesz figure kernels -o docs/figures/kernels.svg
 
 # The site, in docs/_build/html. Strict: a warning or a reference that leads nowhere is an error. Needs no network.
 docs: $(INSTALLED)
@@ -58,8 +59,8 @@ reproduce: $(INSTALLED)
 
 .PHONY: docs tutorials evidence reproduce bench test-native native dist check-dist lint-workflows
 
-# Times everything on this machine, prints every target and refreshes docs/benchmarks.md. Five to fifteen minutes, as
-# quiet as the machine is. Threads wait as they would for a user, whatever is set for tests.
+# Runs every benchmark, prints every target and refreshes docs/benchmarks.md; results go to benchmarks/results/. About
+# half an hour; longer on a busy machine. Threads wait as they would for a user, not as set above for tests.
 BENCH := $(VENV)/bench-installed
 TIMED := env -u OMP_WAIT_POLICY $(BIN)/python -m
 bench: $(BENCH)
@@ -67,6 +68,8 @@ bench: $(BENCH)
 	$(TIMED) benchmarks.rivals
 	$(TIMED) benchmarks.hook
 	$(TIMED) benchmarks.scaling
+	$(TIMED) benchmarks.sharding
+	$(TIMED) benchmarks.throughput
 	$(TIMED) benchmarks.report
 
 $(BENCH): $(INSTALLED)

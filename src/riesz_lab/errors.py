@@ -1,25 +1,26 @@
-"""Errors a user can act on. The command line prints them without a traceback; anything else is a bug and shows one."""
+"""Errors a user can act on. The command line prints them without a traceback; any other is a bug and shows one."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class LabError(Exception):
-    """What went wrong, in words: the object, the value received, what is allowed."""
+    """States the object, what was expected, and what it got."""
 
 
 class ConfigError(LabError, ValueError):
-    """A setting that cannot be."""
+    """An invalid setting."""
 
 
 class MissingDataError(LabError):
-    """A file of a dataset is not there."""
+    """A file of a dataset is missing."""
 
 
 class BadFileError(LabError):
-    """A file that is not what its name says: corrupt, truncated or hostile."""
+    """A file does not hold what its name says: corrupt, truncated or hostile."""
 
 
 class BusyError(LabError):
@@ -27,12 +28,23 @@ class BusyError(LabError):
 
 
 class StoppedError(LabError):
-    """The trial was asked to stop; its state is saved."""
+    """The trial was stopped; its state is saved."""
 
 
 def unknown(kind: str, value: str, allowed: Iterable[str]) -> str:
-    """The sentence for a name that is not known, with the nearest one that is."""
+    """The message for an unknown name, with the closest known one."""
     names = list(allowed)
     close = get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{kind} {value!r} is not known.{hint} Allowed: {', '.join(names)}"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a message, or the kind of error if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def first_to_report(error: LabError) -> bool:
+    """Whether this process prints an error: those that all processes of a machine raise, only its first one prints."""
+    common = isinstance(error, (ConfigError, MissingDataError, StoppedError))
+    return not common or os.environ.get("LOCAL_RANK", "0") == "0"

@@ -8,9 +8,9 @@ import shutil
 
 import matplotlib
 import pytest
-
 from evidence import page, reproduce, sweeps
 from evidence.collect import collect
+
 from riesz_lab.store import Store
 
 

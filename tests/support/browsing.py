@@ -21,36 +21,38 @@ DRAW_ALL = """async () => {
 }"""
 
 
-def chromium():
-    """Its path. In CI it must be there; elsewhere a test without it is skipped, and says so."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        told = "Chromium is not installed: apt-get install chromium"
+def chromium_path():
+    """The path of Chromium. Without it a test fails in CI, and is skipped with the reason elsewhere."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        reason = "Chromium is not installed: apt-get install chromium"
         if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
-    return found
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
 
 
 @contextmanager
 def browser():
     from playwright.sync_api import sync_playwright
 
-    path = chromium()
+    path = chromium_path()
     with sync_playwright() as playwright:
-        open_store = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield open_store
-        open_store.close()
+        launched = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield launched
+        launched.close()
 
 
 class Visit:
-    """A page that is looked at, with everything that went wrong in it."""
+    """An open page, with all its errors and requests."""
 
-    def __init__(self, open_store, file, *, width=1280, height=900, scheme="light"):
-        context = open_store.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    def __init__(self, browser, file, *, width=1280, height=900, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         self.page = context.new_page()
         self.errors, self.requests = [], []
-        self.page.on("console", lambda said: self.errors.append(said.text) if said.type in ("error", "warning") else 0)
+        self.page.on(
+            "console", lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else 0
+        )
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("dialog", lambda dialog: (self.errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -67,7 +67,7 @@ def main(count, root):
         kills += 1
         for path in folder.glob("*/*"):
             assert_readable(path)
-            resumed += bool(checkpoint.found(path / "checkpoints"))
+            resumed += bool(checkpoint.newest_first(path / "checkpoints"))
             finished_before += (path / "result.json").exists()
         again = in_a_fork(folder)
         assert os.waitpid(again, 0)[1] == 0, f"kill {kills}: the trial could not be continued"

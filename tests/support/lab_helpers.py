@@ -16,6 +16,7 @@ from torch import nn
 from riesz_lab.config import Config
 from riesz_lab.data import Data, Images
 from riesz_lab.data.images.cifar10 import BATCHES, CLASSES
+from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import checkpoint
 
 SAME = ("weights.safetensors", "history.jsonl", "updates.jsonl", "result.json", "config.json")
@@ -78,10 +79,10 @@ def assert_readable(path):
         json.loads(file.read_text())
     for line in (path / "history.jsonl").read_text().splitlines() if (path / "history.jsonl").exists() else ():
         json.loads(line)
-    for folder in checkpoint.found(path / "checkpoints"):
+    for folder in checkpoint.newest_first(path / "checkpoints"):
         checkpoint.load(folder)
     if (path / "weights.safetensors").exists():
-        checkpoint.load_weights(path / "weights.safetensors")
+        load_weights(path / "weights.safetensors")
 
 
 def write_idx(folder, train=100, test=40, zipped=True):

@@ -80,7 +80,7 @@ def difference(folder, wanted):
 
 
 def checkpoints(folder):
-    return [path for trial in folder.glob("*/*/checkpoints") for path in checkpoint.found(trial)]
+    return [path for trial in folder.glob("*/*/checkpoints") for path in checkpoint.newest_first(trial)]
 
 
 def main(root):

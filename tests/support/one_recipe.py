@@ -17,8 +17,10 @@ import torch
 from riesz_lab.errors import StoppedError
 from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
+from riesz_lab.store.trial import Trial
 from riesz_lab.training import checkpoint, trainer
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
 from riesz_lab.utils.malloc import keep_freed_memory
 
 
@@ -26,21 +28,21 @@ def main(name, runs, data):
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     keep_freed_memory()
     config = replace(recipe(name), max_steps=3)
-    step = trainer._Run._step
+    step = Loop.step
 
     def step_then_signal(self, parts):
         step(self, parts)
         signal.raise_signal(signal.SIGTERM)
 
-    trainer._Run._step = step_then_signal
+    Loop.step = step_then_signal
     options = {"runs": runs, "data_dir": data, "hardware": Hardware(accelerator="cpu"), "save_every": 0.0}
     stopped = False
     try:
         trainer.train(config, **options)
     except StoppedError:
         stopped = True
-    trainer._Run._step = step
-    saved = [path.name for path in checkpoint.found(trainer.Trial(runs, config).checkpoints)]
+    Loop.step = step
+    saved = [path.name for path in checkpoint.newest_first(Trial(runs, config).checkpoints)]
     outcome = trainer.train(config, **options)
     (stored,) = (trial for trial in Store(runs).trials if trial.config == config)
     timing = stored.timing()[-1]
@@ -51,12 +53,12 @@ def main(name, runs, data):
                 "stopped": stopped,
                 "saved": saved,
                 "status": stored.status,
-                "steps": outcome.result["step"],
-                "parameters": outcome.result["parameters"],
+                "steps": outcome.result.step,
+                "parameters": outcome.result.parameters,
                 "step_ms": timing["step_ms"],
                 "eval_seconds": timing["eval_seconds"],
                 "peak_memory_mb": timing["peak_memory_mb"],
-                "test_accuracy": outcome.result["last"]["test_accuracy"],
+                "test_accuracy": outcome.result.last["test_accuracy"],
             }
         )
     )

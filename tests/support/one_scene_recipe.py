@@ -20,6 +20,7 @@ from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
 from riesz_lab.training import trainer
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
 from riesz_lab.utils.malloc import keep_freed_memory
 
 REPEATS = 5
@@ -29,19 +30,21 @@ def main(name, metric, runs, data):
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     keep_freed_memory()
     config = replace(recipe(name), metric=metric, max_steps=1)
-    step, told = trainer._Run._step, {}
+    step, told = Loop.step, {}
 
     def measured(self, parts):
         started = time.process_time()
         step(self, parts)
         told["step_ms"] = 1000 * (time.process_time() - started)
-        told["attached_ms"] = sum(map(hook_ms, self.task.attachments.items(), [self.task] * 2))
+        told["attached_ms"] = sum(map(hook_ms, self.session.task.attachments.items(), [self.session.task] * 2))
         told["directed"] = {
             model: [sum(record.applied for record in found), len(found)]
-            for model, found in ((model, attachment.report()) for model, attachment in self.task.attachments.items())
+            for model, found in (
+                (model, attachment.report()) for model, attachment in self.session.task.attachments.items()
+            )
         }
 
-    trainer._Run._step = measured
+    Loop.step = measured
     outcome = trainer.train(config, runs=runs, data_dir=data, hardware=Hardware(accelerator="cpu", workers=1))
     (stored,) = Store(runs).trials
     timing = stored.timing()[-1]
@@ -49,11 +52,11 @@ def main(name, metric, runs, data):
         "recipe": name,
         "metric": metric,
         "status": stored.status,
-        "steps": outcome.result["step"],
-        "parameters": outcome.result["parameters"],
+        "steps": outcome.result.step,
+        "parameters": outcome.result.parameters,
         "peak_memory_mb": timing["peak_memory_mb"],
         "eval_seconds": timing["eval_seconds"],
-        "score": outcome.result["score"],
+        "score": outcome.result.score,
         "last": stored.score("last"),
         "pictures": sorted(path.name for path in (outcome.path / "pictures").iterdir()),
     }

@@ -39,7 +39,7 @@ def start(executor, folder, sweep, *more):
 
 
 def training(folder):
-    """Processes that are in the midst of a trial, as the locks of the trials tell."""
+    """Processes that are in the midst of a trial, by the locks of the trials."""
     found = []
     for lock in folder.glob("*/*/lock"):
         owner = re.match(r"process (\d+) on", lock.read_text())
@@ -49,10 +49,10 @@ def training(folder):
 
 
 def victim(pid, chance):
-    """The trial's own process, or now and then the worker that it was forked from."""
+    """The trial's own process, or now and then the server that it was forked from."""
     parent = psutil.Process(pid).parent()
-    is_worker = parent is not None and "riesz_lab.sweeps.running.worker" in " ".join(parent.cmdline())
-    return parent.pid if is_worker and chance.random() < 0.3 else pid
+    is_server = parent is not None and "multiprocessing.forkserver" in " ".join(parent.cmdline())
+    return parent.pid if is_server and chance.random() < 0.3 else pid
 
 
 def second_node(folder, sweep="thirty"):

@@ -20,6 +20,13 @@ class Identity(Metric):
         tensor([1., 3.])
     """
 
+    native_kind = 0
+    off_diagonal = "zero"
+
+    @property
+    def returns_input(self) -> bool:
+        return self == Identity()
+
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return torch.ones_like(waves_F)
 

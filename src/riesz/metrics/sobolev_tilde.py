@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from riesz.metrics import _numbers
-from riesz.metrics import circulant as solvers
+from riesz.metrics import circulant
 from riesz.metrics.base import Metric
 
 
@@ -43,17 +41,23 @@ class SobolevTilde(Metric):
     blend: float = field(default=1.0, kw_only=True)
     riemann: bool = field(default=False, kw_only=True)
 
-    tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
+    tunable_fields = ("lam", "scale", "blend")
+    strength_field = "lam"
+    native_kind = 3
+    off_diagonal = "parabola"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(lam=_numbers.positive("SobolevTilde", "lam", self.lam))
         if not isinstance(self.riemann, bool):
-            raise TypeError(f"SobolevTilde: riemann must be True or False, got {self.riemann!r}")
+            raise TypeError(f"SobolevTilde: expected riemann to be True or False, got {self.riemann!r}")
 
     def mean_factor(self, n: int) -> float:
         """What the mean is multiplied by: 1, or the error of the paper's Riemann sum."""
         return 1.0 + 1.0 / (12.0 * self.lam * n**2) if self.riemann else 1.0
+
+    @property
+    def native_riemann(self) -> bool:
+        return self.riemann
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         at_mean_F = torch.zeros_like(waves_F)
@@ -63,6 +67,6 @@ class SobolevTilde(Metric):
         return self.mean_factor(n) * at_mean_F + others_F
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
-        mean_O1I = solvers.mean(columns_ONI)
-        deformation_ONI = solvers.poisson(columns_ONI - mean_O1I).div_(self.lam)
+        mean_O1I = circulant.mean(columns_ONI)
+        deformation_ONI = circulant.poisson(columns_ONI - mean_O1I).div_(self.lam)
         return deformation_ONI.add_(mean_O1I * self.mean_factor(columns_ONI.shape[1]))

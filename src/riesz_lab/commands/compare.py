@@ -48,7 +48,7 @@ def _compare(
         metrics: what to compare with the plain optimizer.
         seeds: trials per metric; 3 or more for a conclusion.
         controls: also run each metric with the gradient's norm kept, and along a random order of the channels.
-        score: name of what train returns; one that ends in accuracy is a fraction and told in percent.
+        score: name of what train returns; one that ends in accuracy is a fraction and printed in percent.
         lower_is_better: for scores such as a loss.
         margin: the largest difference that does not matter.
         epochs: for build.
@@ -58,12 +58,13 @@ def _compare(
         runs: folder of all trials.
         output: the report: .html, .md or .csv.
     """
-    from riesz_lab.commands.report import content, kind_of, write
+    from riesz_lab.commands.report import content, format_of, write
     from riesz_lab.comparison import compare
-    from riesz_lab.report import report, summary
+    from riesz_lab.report import report
+    from riesz_lab.report.comparison_view import format_comparisons
     from riesz_lab.utils.importing import load_object
 
-    kind = kind_of(output)  # before anything is trained
+    kind = format_of(output)  # fails before anything is trained
     given = {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "lr": lr}
     table = compare(
         load_object("function", function),
@@ -77,7 +78,7 @@ def _compare(
         say=lambda line: print(line, flush=True),
         **{name: value for name, value in given.items() if value is not None},
     )
-    print(f"\n{summary.told(table)}")
+    print(f"\n{format_comparisons(table)}")
     print("Learning rates are your function's, the same with and without; a metric changes the length of steps too.\n")
     evidence = report.read(runs / table.sweep.name, margin=margin)
     # Trials of the function as it was before it was changed lie there too.

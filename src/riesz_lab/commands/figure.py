@@ -12,8 +12,7 @@ from riesz_lab.utils import atomic
 
 USAGE = """usage: riesz figure NAME [DIR...] [-o FILE.svg]
 
-Draw one figure of the report for a paper, as SVG, PNG or PDF. NAME is one of these; DIR are folders of trials (runs if
-not given).
+Draw one figure of the report for a paper, as SVG, PNG or PDF. DIR are folders of trials (default: runs). NAME is one of
 
 {figures}"""
 
@@ -51,7 +50,7 @@ def _draw(
     target = output or Path(f"{name}.svg")
     kind = target.suffix.removeprefix(".").lower()
     if kind not in picture.FORMATS:
-        raise ConfigError(f"output {str(target)!r} cannot be; allowed: a name that ends in .svg, .png or .pdf")
+        raise ConfigError(f"expected output as a name that ends in .svg, .png or .pdf, got {str(target)!r}")
     entry = FIGURES[name]
     figure = entry.make(Evidence(Store()) if entry.needs == "nothing" else report.read(*folders))
     if figure is None:

@@ -35,33 +35,31 @@ def _inspect(
         output: also write a page with figures to this file (.html).
         layers: conv takes weights of three dims or more, all takes matrices too.
     """
-    from riesz_lab.commands.report import kind_of, write
+    from riesz_lab.commands.report import format_of, write
     from riesz_lab.inspection import inspect
     from riesz_lab.report import page
-    from riesz_lab.report.inspection_page import inspected, table
+    from riesz_lab.report.inspection_page import inspection_page, layer_table
     from riesz_lab.utils.tables import print_table
 
     if not files:
-        raise LabError("no file was given: riesz inspect weights.safetensors")
+        raise LabError("expected one file or more: riesz inspect weights.safetensors")
     if output is not None:
-        kind_of(output, "html")
-    found, failed = [], 0
+        format_of(output, "html")
+    inspections = []
     for file in files:
         try:
-            one = inspect(file, layers)
+            inspection = inspect(file, layers)
         except LabError as error:
             print(f"riesz: {error}", file=sys.stderr)
-            failed += 1
             continue
-        found.append(one)
-        shown = table(one)
-        print(f"{one.name}: {len(one.layers)} weights, {one.ignored} other tensors")
-        if shown.rows:
-            rows = [[cell.text for cell in row] for row in shown.cells()]
-            print_table(shown.head, rows, right=shown.numbers)
-        print(f"{one.verdict}\n")
-    if found and output is not None:
-        write(output, page.html(inspected(found)))
-    elif found:
+        inspections.append(inspection)
+        table = layer_table(inspection)
+        print(f"{inspection.name}: {len(inspection.layers)} weights, {inspection.ignored} other tensors")
+        if table.rows:
+            print_table(table.head, [[cell.text for cell in row] for row in table.cells()], right=table.numbers)
+        print(f"{inspection.verdict}\n")
+    if inspections and output is not None:
+        write(output, page.html(inspection_page(inspections)))
+    elif inspections:
         print("With figures: add -o inspection.html")
-    return 1 if failed else 0
+    return 1 if len(inspections) < len(files) else 0

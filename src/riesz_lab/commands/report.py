@@ -22,8 +22,8 @@ def run(arguments: list[str]) -> int:
     tyro.cli(
         _report,
         prog="riesz report",
-        description="Make one page of stored trials: conclusions, tables, figures. It needs nothing but itself to be"
-        " read, and the same trials give the same page.",
+        description="Make one self-contained page of stored trials: conclusions, tables, figures. The same trials"
+        " give the same page.",
         args=arguments,
     )
     return 0
@@ -41,29 +41,32 @@ def _report(
     Args:
         folders: folders of trials, and of benchmark results (CSV).
         output: the file to write, or - for the screen; report.html, report.md or report.csv if not given.
-        format: html, md (Markdown), or csv (one row per comparison); told by the file's name if not given.
+        format: html, md (Markdown), or csv (one row per comparison); by the file's ending if not given.
         title: heading of the page.
         margin: the largest difference that does not matter, for trials of no sweep; sweeps have their own.
     """
     from riesz_lab.report import report
 
-    kind = kind_of(output, format)
-    target = output or Path(f"report.{kind}")
-    write(target, content(kind, report.read(*folders, margin=margin), target, title))
+    chosen = format_of(output, format)
+    target = output or Path(f"report.{chosen}")
+    write(target, content(chosen, report.read(*folders, margin=margin), target, title))
 
 
-def content(kind: Format, evidence: Evidence, target: Path, title: str) -> str:
+def content(chosen: Format, evidence: Evidence, target: Path, title: str) -> str:
     """The report as text of that format."""
-    from riesz_lab.report import page, report, text
+    from riesz_lab.report.comparison_view import comparisons_csv
+    from riesz_lab.report.markdown import markdown
+    from riesz_lab.report.page import html
+    from riesz_lab.report.report import build
 
-    if kind == "csv":
-        return text.comparisons_csv(evidence)
-    made = report.build(evidence, None if str(target) == "-" else target.resolve().parent, title)
-    return page.html(made) if kind == "html" else text.markdown(made)
+    if chosen == "csv":
+        return comparisons_csv(evidence.tables)
+    page = build(evidence, None if str(target) == "-" else target.resolve().parent, title)
+    return html(page) if chosen == "html" else markdown(page)
 
 
 def write(target: Path, content: str) -> None:
-    """Write a file as a whole and say where it is; - is the screen."""
+    """Write a file atomically and print its path; - is the screen."""
     if str(target) == "-":
         sys.stdout.write(content)
         return
@@ -71,13 +74,13 @@ def write(target: Path, content: str) -> None:
     print(f"Report: {target.resolve()} ({len(content.encode()) / 1e6:.1f} MB)")
 
 
-def kind_of(output: Path | None, asked: Format | None = None) -> Format:
-    """The format asked for, or told by the file's name; a name that says another is refused."""
+def format_of(output: Path | None, asked: Format | None = None) -> Format:
+    """The format asked for, or that of the file's ending; an ending of another format is refused."""
     if output is None or str(output) == "-":
         return asked or "html"
     allowed = ENDINGS if asked is None else {asked: ENDINGS[asked]}
-    for kind, endings in allowed.items():
+    for name, endings in allowed.items():
         if output.suffix.lower() in endings:
-            return kind
-    told = ", ".join(ending for endings in allowed.values() for ending in endings)
-    raise ConfigError(f"output {str(output)!r} cannot be; allowed: - for the screen, or a name that ends in {told}")
+            return name
+    names = ", ".join(ending for endings in allowed.values() for ending in endings)
+    raise ConfigError(f"expected output as - for the screen, or a name that ends in {names}, got {str(output)!r}")

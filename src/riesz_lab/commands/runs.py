@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +15,14 @@ from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.statistics import paired
 from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.selection import distinguishing, record, select
-from riesz_lab.store.trial import held
+from riesz_lab.store.trial import lock
 from riesz_lab.sweeps.results import is_percent
-from riesz_lab.tasks import task_class
-from riesz_lab.training.progress import told
+from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.tables import print_table
 
 Where = Annotated[
     tuple[str, ...],
-    tyro.conf.arg(help="Only trials with these, as name=value: recipe=demo, metric=sobolev*, status=failed, seed=3."),
+    tyro.conf.arg(help="Only trials with these settings: recipe=demo, metric=sobolev*, status=failed, seed=3."),
 ]
 Runs = Annotated[Path, tyro.conf.arg(help="Folder of all trials, or of one recipe.")]
 Group = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="GROUP")]]
@@ -33,7 +33,7 @@ KINDS = (*STATUSES, "failed", "unfinished")
 
 
 def run(arguments: list[str]) -> int:
-    commands = {"list": _list, "compare": _compare, "export": _export, "remove": _remove}
+    commands: dict[str, Callable[..., int]] = {"list": _list, "compare": _compare, "export": _export, "remove": _remove}
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
         arguments = ["list", *arguments]
     if not arguments[0].startswith("-") and arguments[0] not in commands:
@@ -49,7 +49,7 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     """List the stored trials, a line per group: those that differ by their seeds alone.
 
     Args:
-        each: A line per trial instead.
+        each: Print a line per trial instead.
     """
     store = open_store(runs)
     trials = select(store.trials, where)
@@ -62,7 +62,7 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
                 _method(trial.config),
                 str(trial.config.seed),
                 trial.status,
-                _told(trial),
+                _describe(trial),
             )
             for trial in trials
         ]
@@ -70,7 +70,7 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     else:
         _list_groups(trials)
     print(f"{len(trials)} trials in {runs}")
-    _tell_broken(store)
+    _print_broken(store)
     return 0
 
 
@@ -80,14 +80,14 @@ def _list_groups(trials: list[StoredTrial]) -> None:
         groups.setdefault(trial.config.group, []).append(trial)
     differences: dict[str, str] = {}
     for name in {group[0].config.recipe for group in groups.values()}:
-        mine = {key: group[0].config for key, group in groups.items() if group[0].config.recipe == name}
-        differences |= distinguishing(mine)
+        configs = {key: group[0].config for key, group in groups.items() if group[0].config.recipe == name}
+        differences |= distinguishing(configs)
     rows = []
     for key, group in groups.items():
         scores = [score for trial in group if (score := trial.score("last")) is not None]
         counts = (sum(trial.status == status for trial in group) for status in KINDS)
-        score = next((trial.result["score"] for trial in group if trial.result is not None), "")
-        mean = told({score: statistics.mean(scores)}) if scores else ""
+        name = next((trial.result.score for trial in group if trial.result is not None), "")
+        mean = format_scores({name: statistics.mean(scores)}) if scores else ""
         config = group[0].config
         rows.append((key, config.recipe, config.metric, differences[key], *(str(n or "") for n in counts), mean))
     head = ("group", "recipe", "metric", "and", *KINDS, "mean of the last epoch")
@@ -105,35 +105,27 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
     store = open_store(runs)
     sides = [_group(store, name) for name in (baseline, method)]
     complete = [trial for side in sides for trial in side if trial.result is not None]
-    names = {trial.result["score"] for trial in complete if trial.result is not None}
+    names = {trial.result.score for trial in complete if trial.result is not None}
     if len(names) != 1:
-        told = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
-        raise ConfigError(f"groups {baseline} and {method} {told}")
+        problem = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
+        raise ConfigError(f"groups {baseline} and {method} {problem}")
     (score,) = names
-    # As the trials say: a task may have several scores.
-    default = task_class(complete[0].config.task).higher_is_better
-    directions = {bool((trial.result or {}).get("higher_is_better", default)) for trial in complete}
+    directions = {trial.higher_is_better for trial in complete}
     if len(directions) != 1:
-        raise ConfigError(f"groups {baseline} and {method} disagree on whether more {score} is better")
+        raise ConfigError(f"groups {baseline} and {method} disagree on whether a higher {score} is better")
     (better,) = directions
-    scores = [
+    scores: list[dict[Hashable, float | None]] = [
         {
-            (one.config.effective_init_seed, one.config.effective_data_seed): one.score("last")
-            for one in side
-            if one in complete
+            (trial.config.effective_init_seed, trial.config.effective_data_seed): trial.score("last")
+            for trial in side
+            if trial in complete
         }
         for side in sides
     ]
-    found = paired(
-        scores[0],  # type: ignore[arg-type]
-        scores[1],  # type: ignore[arg-type]
-        margin=margin,
-        higher_is_better=better,
-        percent=is_percent(score),
-    )
+    comparison = paired(*scores, margin=margin, higher_is_better=better, percent=is_percent(score))
     for name, side in zip(("baseline", "method"), sides, strict=True):
         print(f"{name}: {side[0].config.recipe}, {side[0].config.metric}, group {side[0].config.group}")
-    print(f"{score.replace('_', ' ')} of the last epoch, method against baseline: {found.sentence}.")
+    print(f"{score.replace('_', ' ')} of the last epoch, method against baseline: {comparison.sentence}.")
     return 0
 
 
@@ -147,16 +139,16 @@ def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     trials = select(store.trials, where)
     export.write([record(trial) for trial in trials], file)
     print(f"{len(trials)} trials written to {file}")
-    _tell_broken(store)
+    _print_broken(store)
     return 0
 
 
 def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Runs = Path("runs")) -> int:
-    """Remove trials for good. Without --yes, only say which.
+    """Remove trials for good. Without --yes, only list them.
 
     Args:
-        broken: Those that cannot be read, instead.
-        yes: Do it.
+        broken: Remove the unreadable ones instead.
+        yes: Remove them.
     """
     store = open_store(runs)
     if not where and not broken:
@@ -164,15 +156,15 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
     paths = list(store.broken) if broken else [trial.path for trial in select(store.trials, where)]
     for path in paths:
         if yes:
-            _removed(path)
+            _remove_trial(path)
         print(f"{'removed' if yes else 'would be removed'}: {path}")
     if paths and not yes:
         print(f"{len(paths)} trials. Remove them with --yes")
     return 0
 
 
-def _removed(path: Path) -> None:
-    with held(path):
+def _remove_trial(path: Path) -> None:
+    with lock(path):
         try:
             shutil.rmtree(path)
         except OSError as error:
@@ -180,30 +172,29 @@ def _removed(path: Path) -> None:
 
 
 def _group(store: Store, name: str) -> list[StoredTrial]:
-    found = {key: trials for key, trials in store.groups().items() if key.startswith(name)}
-    if len(found) != 1:
+    matches = {key: trials for key, trials in store.groups().items() if key.startswith(name)}
+    if len(matches) != 1:
         known = ", ".join(store.groups()) or "none"
-        raise ConfigError(
-            f"group {name!r} is {'not known' if not found else 'not clear'}; `riesz runs` lists them. Known: {known}"
-        )
-    return next(iter(found.values()))
+        problem = "ambiguous" if matches else "not known"
+        raise ConfigError(f"group {name!r} is {problem}; `riesz runs` lists them. Known: {known}")
+    return next(iter(matches.values()))
 
 
 def _method(config: Config) -> str:
-    """What else makes up the method, where it is not as usual."""
+    """The settings of the method besides the metric, where they differ from the defaults."""
     usual, names = Config(), ("direction", "layers", "control", "smooth_epochs")
     return ", ".join(f"{n}={getattr(config, n)}" for n in names if getattr(config, n) != getattr(usual, n))
 
 
-def _told(trial: StoredTrial) -> str:
+def _describe(trial: StoredTrial) -> str:
     if trial.failure is not None:
         return trial.failure
-    row = None if trial.result is None else trial.result["last"]
-    return "" if row is None else told(row)
+    row = None if trial.result is None else trial.result.last
+    return "" if row is None else format_scores(row)
 
 
-def _tell_broken(store: Store) -> None:
-    for path, why in store.broken.items():
-        print(f"left out, cannot be read: {path} ({why})")
+def _print_broken(store: Store) -> None:
+    for path, reason in store.broken.items():
+        print(f"left out, cannot be read: {path} ({reason})")
     if store.broken:
         print("Remove them with: riesz runs remove --broken --yes")

@@ -10,12 +10,14 @@ import tyro
 
 from riesz_lab.data import data_folder
 from riesz_lab.errors import ConfigError
+from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store, export, open_store
-from riesz_lab.sweeps import SWEEPS, Sweep, dry_run, results, sweep, text, tuning
-from riesz_lab.sweeps.running import display as watch
-from riesz_lab.sweeps.running import driver
-from riesz_lab.sweeps.running import pending as plan
+from riesz_lab.sweeps import SWEEPS, Sweep, results, sweep, tuning
+from riesz_lab.sweeps.dry_run import print_dry_run
+from riesz_lab.sweeps.running.display import make_display
+from riesz_lab.sweeps.running.driver import RunSettings, drive
 from riesz_lab.sweeps.running.executor import Executor
+from riesz_lab.sweeps.running.pending import Pending, find_pending
 from riesz_lab.tasks import task_class
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware
@@ -23,13 +25,13 @@ from riesz_lab.utils.tables import table
 
 USAGE = """usage: riesz sweep NAME [options]
 
-Run a named set of trials, compare them pair by pair, and say what may be concluded. Run the same command again to
-continue: what is complete is not trained again. NAME is one of these, or your own as package.module:function:
+Run a named set of trials, compare them pair by pair, and print the conclusions. Run the same command again to
+continue: complete trials are not trained again. NAME is one of these, or your own as package.module:function:
 
 {sweeps}
 
 All options: riesz sweep NAME --help
-What would it do, and what would it cost: riesz sweep NAME --dry-run"""
+Its trials and their cost, without running any: riesz sweep NAME --dry-run"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +41,11 @@ class Options:
     trials: int | None = None
     """Seeds per arm; the sweep's own number if not given."""
     only: tuple[str, ...] = ()
-    """Only arms whose label, recipe or metric holds one of these texts, and the baselines they need."""
+    """Only arms whose label, recipe or metric contains one of these texts, and the baselines they need."""
     dry_run: bool = False
     """Print the trials and what they would cost, and stop."""
     table: bool = False
-    """Print the table of what is complete, and stop."""
+    """Print the table of the complete trials, and stop."""
     which: Literal["last", "best"] = "last"
     """Compare scores of the last epoch, or of the best one (chosen by looking at the test set: flattering)."""
     output: Path | None = None
@@ -65,11 +67,11 @@ class Options:
     executor: Literal["local", "ray"] = "local"
     """local: processes on this machine. ray: a Ray cluster, for several machines that share the folders."""
     address: str | None = None
-    """Of the Ray cluster; one on this machine is started if not given."""
+    """Address of the Ray cluster; one is started on this machine if not given."""
     retries: int = 5
-    """How often a trial is continued whose worker was killed."""
+    """How often a trial is continued after its worker was killed."""
     retry_failed: bool = False
-    """Try those again that failed."""
+    """Train failed trials again."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto takes a GPU if there is one."""
     save_every: float = 60.0
@@ -103,27 +105,27 @@ def run(arguments: list[str]) -> int:
 def _list() -> str:
     rows = []
     for name, make in SWEEPS.items():
-        found = make()
-        rows.append((name, str(len(found.arms)), str(len(found.all_configs())), found.about))
-    return table(("sweep", "arms", "trials", "what it asks"), rows, right=(1, 2))
+        made = make()
+        rows.append((name, str(len(made.arms)), str(len(made.all_configs())), made.about))
+    return table(("sweep", "arms", "trials", "question"), rows, right=(1, 2))
 
 
-def _run(found: Sweep, options: Options) -> int:
+def _run(chosen: Sweep, options: Options) -> int:
     tune = None
     if options.tune_lr:
         tune = tuning.Tuning(factors=options.lr_factors, trials=options.tune_trials, hold_out=options.hold_out)
-    search = tuning.search(found, tune) if tune else None
+    search = tuning.search(chosen, tune) if tune else None
     if options.dry_run:
-        for stage in (search, found) if search else (found,):
-            dry_run.tell(stage, options.runs, retry_failed=options.retry_failed)
+        for stage in (search, chosen) if search else (chosen,):
+            print_dry_run(stage, options.runs, retry_failed=options.retry_failed)
         return 0
     if options.table:
-        return _report(found, tune, options)
+        return _report(chosen, tune, options)
     if search and _train(search, options):
         return 1
-    final = tuning.tuned(found, tuning.choices(found, tune, Store(options.runs))) if tune else found
+    final = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs))) if tune else chosen
     failed = _train(final, options)
-    return _report(found, tune, options) or int(failed > 0)
+    return _report(chosen, tune, options) or int(failed > 0)
 
 
 def _train(stage: Sweep, options: Options) -> int:
@@ -133,26 +135,26 @@ def _train(stage: Sweep, options: Options) -> int:
     for config in {config.group: config for config in configs}.values():
         task_class(config.task).check(config, folder, None)
         Hardware(accelerator=options.accelerator).check(config)
-    todo = plan.make(configs, options.runs, retry_failed=options.retry_failed)
-    for path, why in todo.aside.items():
-        print(f"set aside: {path} ({why}); its trial is trained anew")
+    pending = find_pending(configs, options.runs, retry_failed=options.retry_failed)
+    for path, reason in pending.aside.items():
+        print(f"set aside: {path} ({reason}); its trial is trained anew")
     print(
-        f"{stage.name}: {len(configs)} trials, {len(todo.done)} complete, {todo.interrupted} to be continued, "
-        f"{len(todo.waiting) - todo.interrupted} new, {len(todo.failed)} failed before"
+        f"{stage.name}: {len(configs)} trials, {len(pending.done)} complete, {pending.interrupted} to be continued, "
+        f"{len(pending.waiting) - pending.interrupted} new, {len(pending.failed)} failed before"
     )
-    if todo.waiting:
+    if pending.waiting:
         executor = _executor(options)
-        print(f"On {executor.told}.")
-        shown = watch.make(options.progress, stage, todo, options.runs, executor.slots)
-        place = driver.Place(
+        print(f"On {executor.description}.")
+        display = make_display(options.progress, stage, pending, options.runs, executor.slots)
+        settings = RunSettings(
             runs=options.runs, data_dir=folder, accelerator=options.accelerator, save_every=options.save_every
         )
         try:
-            driver.drive(todo, executor, place, retries=options.retries, watcher=shown)
+            drive(pending, executor, settings, retries=options.retries, watcher=display)
         finally:
-            shown.close()
-    _tell_failures(stage, todo)
-    return len(todo.failed)
+            display.close()
+    _print_failures(stage, pending)
+    return len(pending.failed)
 
 
 def _executor(options: Options) -> Executor:
@@ -170,26 +172,26 @@ def _executor(options: Options) -> Executor:
     return Local(options.workers, options.threads, gpus)
 
 
-def _report(found: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
+def _report(chosen: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
     store = open_store(options.runs)
-    chosen = None
+    rates = None
     if tune:
-        chosen = tuning.choices(found, tune, store)
-        found = tuning.tuned(found, chosen)
-    made = results(found, store, options.which)
+        rates = tuning.choices(chosen, tune, store)
+        chosen = tuning.tuned(chosen, rates)
+    comparisons = results(chosen, store, options.which)
     print()
-    print(text.told(made, chosen))
+    print(format_comparisons(comparisons, rates, tuning_notes(rates)))
     if options.output is not None:
-        export.write(text.records(made, chosen), options.output)
+        export.write(records(comparisons, rates), options.output)
         print(f"Written: {options.output}")
     return 0
 
 
-def _tell_failures(stage: Sweep, todo: plan.Plan) -> None:
-    if not todo.failed:
+def _print_failures(stage: Sweep, pending: Pending) -> None:
+    if not pending.failed:
         return
-    print(f"{len(todo.failed)} failed; try them again with --retry-failed:")
+    print(f"{len(pending.failed)} failed; try them again with --retry-failed:")
     for arm in stage.arms:
         for config in stage.configs(arm):
-            if config.id in todo.failed:
-                print(f"  {arm.label}, seed {config.seed} ({config.id}): {todo.failed[config.id]}")
+            if config.id in pending.failed:
+                print(f"  {arm.label}, seed {config.seed} ({config.id}): {pending.failed[config.id]}")

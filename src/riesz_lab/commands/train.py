@@ -11,7 +11,7 @@ import tyro
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.recipes import RECIPES, recipe
-from riesz_lab.store.trial import read_config
+from riesz_lab.store.files import read_config
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware, is_main_process
 from riesz_lab.training.trainer import Outcome, train
@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
         import torch
 
         if options.run.threads < 1:
-            raise ConfigError(f"threads={options.run.threads} cannot be; allowed: 1 or more")
+            raise ConfigError(f"threads: expected 1 or more, got {options.run.threads}")
         torch.set_num_threads(options.run.threads)
     keep_freed_memory()
     config = options.config
@@ -87,19 +87,18 @@ def run(arguments: list[str]) -> int:
 
 def summary(outcome: Outcome) -> str:
     """The result in a few lines."""
-    result, score = outcome.result, outcome.result["score"]
-    lines = [] if outcome.trained else ["this trial was complete already:"]
-    if result["status"] == "diverged":
-        lines.append(f"diverged: the loss was no number any more at step {result['step']}; recorded as such")
-    if result["status"] == "collapsed":
-        lines.append(f"collapsed: {result['collapse']}; recorded as such")
-    for which in ("last", "best"):
-        if result[which] is not None:
-            row = result[which]
-            lines.append(f"{which}: epoch {row['epoch']}  {progress.told(row)}")
-    if result["last"] is None and result["best"] is None:
+    result, score = outcome.result, outcome.result.score
+    lines = [] if outcome.trained else ["this trial was already complete:"]
+    if result.status == "diverged":
+        lines.append(f"diverged: the loss was not a number at step {result.step}; recorded as such")
+    if result.status == "collapsed":
+        lines.append(f"collapsed: {result.collapse}; recorded as such")
+    for which, row in (("last", result.last), ("best", result.best)):
+        if row is not None:
+            lines.append(f"{which}: epoch {row['epoch']}  {progress.format_scores(row)}")
+    if result.last is None and result.best is None:
         lines.append(f"no {score.replace('_', ' ')} was measured")
-    lines.append(f"{result['parameters']:,} parameters, {result['step']} steps, stored in {outcome.path}")
+    lines.append(f"{result.parameters:,} parameters, {result.step} steps, stored in {outcome.path}")
     return "\n".join(lines)
 
 
@@ -132,6 +131,6 @@ def _config(name: str) -> Config:
     if name.endswith(".json"):
         path = Path(name)
         if not path.is_file():
-            raise LabError(f"config {name!r} is not there")
+            raise LabError(f"config {name!r} does not exist")
         return read_config(path)
     return recipe(name)

@@ -1,7 +1,5 @@
-"""Datasets: whole, in memory, as uint8 images_NHWC; or anything that is a `torch.utils.data.Dataset`.
-
-Images with a class per pixel are scenes (`scene.py`): one file per public layout, `scene_catalog.py` knows them all,
-`views.py` says how a network sees them, `scene_batches.py` decodes them.
+"""Datasets of images (one class each, in memory as uint8 images_NHWC, or any `torch.utils.data.Dataset`) and of scenes
+(one class per pixel). In both rooms `catalog` lists the built-in ones and `batches` feeds them to a task.
 
 Shape suffixes: N images, H height, W width, C channels.
 """

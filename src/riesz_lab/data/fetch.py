@@ -1,7 +1,7 @@
 """Downloading and verifying datasets.
 
-A download is kept only if its checksum is right, and never grows beyond its announced size. An archive is streamed: of
-its members only the expected regular files are written, each up to its cap, below the dataset's own folder.
+A download is kept only if its checksum is right, and never grows beyond its announced size. An archive is streamed:
+only the expected regular files are written, each up to its cap, below the dataset's folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK = 2**20
 SUMS = "SHA256SUMS"
 MOST_MEMBERS = 100
 MOST_OTHER = 2**20
-"""Bytes of a member of an archive that is not expected: a readme is, a bomb is not."""
+"""Bytes of an unexpected member of an archive: more than a readme has."""
 
 
 def fetch(name: str, folder: Path, *, quiet: bool = False) -> None:
@@ -51,9 +51,9 @@ def fetch(name: str, folder: Path, *, quiet: bool = False) -> None:
 def _download(source: Source, folder: Path, quiet: bool) -> None:
     try:
         pooch.retrieve(
-            source.url, source.checksum, fname=source.name, path=folder, downloader=_Downloader(source.size, quiet)
+            source.url, source.checksum, fname=source.name, path=folder, downloader=_downloader(source.size, quiet)
         )
-    except Exception as error:  # every layer below the network has errors of its own
+    except Exception as error:  # every layer of the network has its own errors
         (folder / f"{source.name}.part").unlink(missing_ok=True)
         reason = str(error) or type(error).__name__
         raise MissingDataError(
@@ -63,31 +63,27 @@ def _download(source: Source, folder: Path, quiet: bool) -> None:
         ) from None
 
 
-class _Downloader:
-    """What pooch calls: stream to the file, show progress, stop at the announced size."""
+def _downloader(size: int, quiet: bool) -> Callable[[str, str, Any], None]:
+    """For pooch: stream to the file, show progress, stop at the announced size."""
 
-    def __init__(self, size: int, quiet: bool):
-        self.size = size
-        self.quiet = quiet
-
-    def __call__(self, url: str, output_file: str, _: Any) -> None:
+    def download(url: str, output_file: str, _: Any) -> None:
         import requests
         from rich.progress import Progress
 
         with (
-            requests.get(url, stream=True, timeout=30) as answer,
+            requests.get(url, stream=True, timeout=30) as response,
             open(output_file, "wb") as file,
-            Progress(disable=self.quiet or not sys.stderr.isatty()) as bar,
+            Progress(disable=quiet or not sys.stderr.isatty()) as bar,
         ):
-            answer.raise_for_status()
-            task = bar.add_task(url.rpartition("/")[2], total=self.size)
-            received = 0
-            for chunk in answer.iter_content(CHUNK):
-                received += len(chunk)
-                if received > self.size:
-                    raise LabError(f"more than the announced {self.size} bytes arrive")
+            response.raise_for_status()
+            task = bar.add_task(url.rpartition("/")[2], total=size)
+            for chunk in response.iter_content(CHUNK):
+                if file.tell() + len(chunk) > size:
+                    raise LabError(f"expected {size} bytes, as announced, got more")
                 file.write(chunk)
-                bar.update(task, completed=received)
+                bar.update(task, completed=file.tell())
+
+    return download
 
 
 def _cifar10_members() -> dict[str, int]:
@@ -99,22 +95,21 @@ def _cifar10_members() -> dict[str, int]:
 def unpack(archive: Path, target: Path, expected: dict[str, int]) -> None:
     """Write the expected members of a tar.gz below `target`, and the sums of what was written beside them.
 
-    Members are recognised by their exact names, which we chose: no name in the archive ever becomes a path.
+    Members are recognised by their exact names: no other name in the archive ever becomes a path.
     """
     sums: dict[str, str] = {}
     try:
         with tarfile.open(archive, "r|gz") as tar:
             for number, member in enumerate(tar):
                 if number >= MOST_MEMBERS:
-                    raise BadFileError(f"{archive} has more than {MOST_MEMBERS} members")
+                    raise BadFileError(f"{archive}: expected at most {MOST_MEMBERS} members, got more")
                 if member.name in expected and member.isreg() and member.name not in sums:
                     if member.size != expected[member.name]:
-                        raise BadFileError(
-                            f"{archive}: {member.name} has {member.size} bytes, not {expected[member.name]}"
-                        )
+                        wanted = expected[member.name]
+                        raise BadFileError(f"{archive}: {member.name}: expected {wanted} bytes, got {member.size}")
                     sums[member.name] = _write_member(tar, member, target / member.name)
                 elif member.size > MOST_OTHER:
-                    raise BadFileError(f"{archive}: {member.name[:100]!r} is not expected and has {member.size} bytes")
+                    raise BadFileError(f"{archive}: {member.name[:100]!r}: unexpected, with {member.size} bytes")
                 if len(sums) == len(expected):
                     break
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
@@ -132,7 +127,7 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> 
     path.parent.mkdir(exist_ok=True)
     data = stream.read(member.size)
     if len(data) != member.size:
-        raise BadFileError(f"{member.name} is cut off after {len(data)} of {member.size} bytes")
+        raise BadFileError(f"{member.name}: expected {member.size} bytes, got {len(data)}")
     atomic.write_bytes(path, data)
     return hashlib.sha256(data).hexdigest()
 
@@ -171,12 +166,12 @@ def _verify_idx(source: Source, target: Path) -> tuple[str, bool, str]:
 
 def _verify_cifar10(target: Path) -> Iterator[tuple[str, bool, str]]:
     try:
-        found = cifar10.layout(target)
+        layout = cifar10.layout(target)
     except (MissingDataError, BadFileError) as error:
         yield "cifar10", False, str(error)
         return
     sums = target / "cifar-10-batches-bin" / SUMS
-    if found == "bin" and sums.is_file():
+    if layout == "bin" and sums.is_file():
         for line in sums.read_text().splitlines()[:MOST_MEMBERS]:
             digest, _, file = line.partition("  ")
             path = sums.parent / os.path.basename(file)
@@ -186,22 +181,18 @@ def _verify_cifar10(target: Path) -> Iterator[tuple[str, bool, str]]:
     for split in ("train", "test"):
         try:
             images = cifar10.load(target, split)
-            yield (
-                f"{split} ({found})",
-                True,
-                f"{len(images)} images; their structure is right, no checksum is published",
-            )
+            yield f"{split} ({layout})", True, f"{len(images)} images, well-formed; no checksum is published"
         except (BadFileError, MissingDataError) as error:
-            yield f"{split} ({found})", False, str(error)
+            yield f"{split} ({layout})", False, str(error)
 
 
-def _digest(path: Path, kind: str, open_store: Callable[..., Any] = open, cap: int = 2**32) -> str:
+def _digest(path: Path, kind: str, opener: Callable[..., Any] = open, cap: int = 2**32) -> str:
     digest = hashlib.new(kind)
     done = 0
-    with open_store(path, "rb") as file:
+    with opener(path, "rb") as file:
         while chunk := file.read(CHUNK):
             done += len(chunk)
             if done > cap:
-                raise OSError(f"it unpacks to more than {cap} bytes")
+                raise OSError(f"expected at most {cap} bytes, got more")
             digest.update(chunk)
     return digest.hexdigest()

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from riesz_lab.inspection.reading import read_tensors
-from riesz_lab.inspection.regularity import FEWEST, Array, Regularity, regularity
+from riesz_lab.inspection.regularity import MIN_FILTERS, Array, Regularity, regularity
 from riesz_lab.statistics import adjusted
 
 Layers = Literal["conv", "all"]
@@ -23,10 +24,10 @@ class Layer:
 
     Attributes:
         name: its name in the file.
-        shape: its shape, output channels first.
-        stripes_OI: the image that shows stripes: the weight's central tap, output x input.
+        shape: output channels first.
+        stripes_OI: the weight's central tap, output x input, which shows stripes as an image.
         output, input: the regularity along each axis; None where the axis is too short.
-        skipped: why nothing was computed; empty if something was.
+        skipped: why nothing was computed; empty otherwise.
     """
 
     name: str
@@ -36,15 +37,20 @@ class Layer:
     input: Regularity | None = None
     skipped: str = ""
 
+    def regularities(self) -> list[tuple[str, Regularity]]:
+        """The directions that could be examined, with their regularity."""
+        pairs = zip(DIRECTIONS, (self.output, self.input), strict=True)
+        return [(direction, regularity) for direction, regularity in pairs if regularity is not None]
+
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in one file.
+    """The regularity of the weights in one file.
 
     Attributes:
         name: the file.
-        layers: its weights in order.
-        ignored: how many tensors are none (biases, norms, buffers).
+        layers: the weights in order.
+        ignored: number of other tensors (biases, norms, buffers).
     """
 
     name: str
@@ -53,31 +59,27 @@ class Inspection:
 
     def along(self, direction: str) -> list[tuple[Layer, Regularity]]:
         """The layers that could be examined along a direction."""
-        pairs = [(layer, getattr(layer, direction)) for layer in self.layers]
-        return [(layer, found) for layer, found in pairs if found is not None]
+        return [(layer, value) for layer in self.layers for name, value in layer.regularities() if name == direction]
 
     def ordered(self, direction: str) -> list[str]:
         """Layers whose neighbours are more alike than in random order, at 5% over all layers (Holm)."""
-        found = self.along(direction)
-        ps = adjusted([regular.p for _, regular in found])
-        return [layer.name for (layer, _), p in zip(found, ps, strict=True) if p is not None and p < 0.05]
-
-    def shared(self, direction: str) -> list[str]:
-        """Layers whose filters have something in common whatever their order: the level's interval lies above 0."""
-        return [layer.name for layer, found in self.along(direction) if found.level > found.level_error]
+        pairs = self.along(direction)
+        ps = adjusted([regularity.p for _, regularity in pairs])
+        return [layer.name for (layer, _), p in zip(pairs, ps, strict=True) if p is not None and p < 0.05]
 
     @property
     def verdict(self) -> str:
         """One sentence."""
-        found = [regular for _, regular in self.along("output")]
-        if not found:
+        examined = [regularity for _, regularity in self.along("output")]
+        if not examined:
             return (
-                f"Nothing can be said: no weight has {FEWEST} filters or more along the output to compare"
+                f"Nothing can be said: no weight has {MIN_FILTERS} filters or more along the output to compare"
                 f" ({len(self.layers)} weights, {self.ignored} other tensors)."
             )
-        total, ordered, shared = len(found), len(self.ordered("output")), len(self.shared("output"))
-        order = float(np.mean([regular.order for regular in found]))
-        level = float(np.mean([regular.level for regular in found]))
+        total, ordered = len(examined), len(self.ordered("output"))
+        shared = sum(regularity.has_common_part for regularity in examined)
+        order = float(np.mean([regularity.order for regularity in examined]))
+        level = float(np.mean([regularity.level for regularity in examined]))
         answer = "Yes" if 2 * ordered > total else "In part" if ordered else "No"
         return (
             f"{answer}: along the output, neighbouring filters are more alike than in random order in {ordered} of"
@@ -95,8 +97,8 @@ def inspect(path: Path | str, layers: Layers = "conv") -> Inspection:
         layers: "conv" takes tensors of three dims or more, "all" matrices too.
 
     Returns:
-        What was found, layer by layer. Output channels are taken to lie along axis 0 and input channels along axis 1,
-        as in every layer but transposed convolutions, which a file does not tell apart.
+        The regularity, layer by layer. Output channels are taken to lie along axis 0 and input channels along axis 1,
+        as in every layer but transposed convolutions, which a file does not mark.
     """
     return inspect_tensors(str(path), read_tensors(path), layers)
 
@@ -105,19 +107,18 @@ def inspect_tensors(name: str, tensors: dict[str, Tensor], layers: Layers = "con
     """The same for tensors in memory."""
     least = 3 if layers == "conv" else 2
     chosen = {key: tensor for key, tensor in tensors.items() if least <= tensor.dim() <= 5}
-    found = tuple(_layer(key, tensor) for key, tensor in chosen.items())
-    return Inspection(name, found, len(tensors) - len(chosen))
+    return Inspection(name, tuple(_layer(*item) for item in chosen.items()), len(tensors) - len(chosen))
 
 
 def _layer(name: str, tensor: Tensor) -> Layer:
     shape = tuple(tensor.shape)
-    if reason := _unfit(tensor):
+    if reason := _skip_reason(tensor):
         return Layer(name, shape, skipped=reason)
     weight_OIK = tensor.detach().double().reshape(shape[0], shape[1], -1).numpy()
     if not np.isfinite(weight_OIK).all():
-        return Layer(name, shape, skipped="holds numbers that are not finite")
+        return Layer(name, shape, skipped="has values that are not finite")
     along_output, along_input = regularity(weight_OIK), regularity(weight_OIK.swapaxes(0, 1))
-    few = f"too small: fewer than {FEWEST} filters that vary"
+    few = f"too small: fewer than {MIN_FILTERS} filters that vary"
     return Layer(
         name,
         shape,
@@ -128,13 +129,11 @@ def _layer(name: str, tensor: Tensor) -> Layer:
     )
 
 
-def _unfit(tensor: Tensor) -> str:
-    import torch
-
+def _skip_reason(tensor: Tensor) -> str:
     if tensor.is_quantized or tensor.layout != torch.strided:
         return "quantised or sparse"
     if tensor.is_meta:
-        return "a shape without numbers"
+        return "on the meta device, without values"
     if not tensor.is_floating_point():
-        return f"of type {str(tensor.dtype).removeprefix('torch.')}, no real numbers"
+        return f"of type {str(tensor.dtype).removeprefix('torch.')}, not floating point"
     return "empty" if tensor.numel() == 0 else ""

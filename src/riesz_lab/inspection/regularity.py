@@ -1,12 +1,12 @@
-"""How alike the filters of a layer are, by their distance |i - j|, and how alike they would be in another order.
+"""Correlation between the filters of a layer by their distance |i - j|, in their own and in random order.
 
 Definitions, for a weight seen along one axis as n filters w_i of m numbers each (all other indices):
 
 - correlation c_ij: Pearson's, between w_i and w_j over their m numbers;
 - curve(d): the mean of c_ij over all pairs with |i - j| = d;
-- level: the mean of c_ij over all pairs. It is what filters have in common whatever their order: stripes;
-- order: curve(1) - level. It is what neighbours have in common beyond that: the regularity that a Sobolev metric, which
-  smooths from neighbour to neighbour, assumes and that a shuffled network does not have;
+- level: the mean of c_ij over all pairs: what filters have in common in any order (stripes);
+- order: curve(1) - level: what neighbours have in common beyond that. A Sobolev metric, which smooths from neighbour to
+  neighbour, assumes this regularity; a shuffled network does not have it;
 - spectrum(k): the mean over columns of |FFT of the column along the axis|^2 at frequency k, as a share of the total.
 
 Control: the same with the n filters in random order. The band is the middle 95% of shuffled curves; p is the share of
@@ -14,7 +14,7 @@ orders, the true one included, whose curve(1) is at least as large. Intervals of
 mean over clusters of the m numbers (the channels of the other axis; single numbers if those are few), with the
 normalisation of the filters taken as given.
 
-Everything follows from the n x n matrices of products, so that an order costs n^2 and curve(1) of an order only n.
+Everything follows from the n x n matrices of products: an order costs n^2, and curve(1) of an order only n.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ ORDERS = 9_999
 """Random orders for p."""
 BAND_ORDERS = 199
 """Random orders for the band."""
-FEWEST = 8
-"""Filters along an axis; with fewer, there is no curve to speak of."""
-MOST = 2048
-"""Filters along an axis; of more, the first so many are taken."""
+MIN_FILTERS = 8
+"""Filters along an axis; with fewer, a curve has no meaning."""
+MAX_FILTERS = 2048
+"""Filters along an axis; of more, the first are taken."""
 
 
 @dataclass(frozen=True)
 class Regularity:
-    """What was found along one axis.
+    """The regularity along one axis.
 
     Attributes:
         n, m: number of filters, and of numbers in each.
@@ -48,7 +48,7 @@ class Regularity:
         band_2D: lower and upper end of the shuffled curves' band.
         level, level_error: mean correlation of all pairs, half width of its 95% interval.
         order: curve(1) - level.
-        p: of curve(1) under random orders; two-sided is not asked, for the method assumes likeness.
+        p: of curve(1) under random orders, one-sided: the method assumes that neighbours are alike.
         spectrum_F, spectrum_band_2F: share of the power at frequency 0..n//2, and the shuffled one's band.
     """
 
@@ -63,6 +63,11 @@ class Regularity:
     p: float
     spectrum_F: Array
     spectrum_band_2F: Array
+
+    @property
+    def has_common_part(self) -> bool:
+        """Whether the 95% interval of the level lies above 0."""
+        return self.level > self.level_error
 
 
 def correlation_curve(weight_NCK: Array, order: Callable[[int], NDArray[np.int64]] | None = None) -> Array | None:
@@ -83,22 +88,22 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     """The regularity of filters along the first axis; clusters are along the second.
 
     Returns:
-        None where there are fewer than `FEWEST` filters or numbers in each, or not two filters vary.
+        None where there are fewer than `MIN_FILTERS` filters or numbers in each, or not two filters vary.
     """
     examined = _examined(weight_NCK)
     if examined is None or not _varies(unit_NCK := _unit(examined)):
         return None
     weight_NCK, n = examined, len(examined)
     flat_NM = unit_NCK.reshape(n, -1)
-    alike_NN = flat_NM @ flat_NM.T
+    correlation_NN = flat_NM @ flat_NM.T
     clusters_CNK = unit_NCK.transpose(1, 0, 2)
-    if len(clusters_CNK) < FEWEST:
+    if len(clusters_CNK) < MIN_FILTERS:
         clusters_CNK = flat_NM.T[:, :, None]
     curve_D, error_D, level, level_error = _curve(clusters_CNK)
     rng = np.random.default_rng([seed, n])
     orders_PN = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (BAND_ORDERS, 1)), axis=1)
     weights_NN = weight_NCK.reshape(n, -1) @ weight_NCK.reshape(n, -1).T
-    shuffled_PD = np.stack([_by_distance(alike_NN[np.ix_(order, order)]) for order in orders_PN])
+    shuffled_PD = np.stack([_by_distance(correlation_NN[np.ix_(order, order)]) for order in orders_PN])
     spectra_PF = np.stack([_spectrum(weights_NN[np.ix_(order, order)]) for order in orders_PN])
     return Regularity(
         n=n,
@@ -109,15 +114,15 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
         level=level,
         level_error=level_error,
         order=float(curve_D[0] - level),
-        p=_p(alike_NN, float(curve_D[0]), rng),
+        p=_p(correlation_NN, float(curve_D[0]), rng),
         spectrum_F=_spectrum(weights_NN),
         spectrum_band_2F=np.quantile(spectra_PF, (0.025, 0.975), axis=0),
     )
 
 
 def _examined(weight_NCK: Array) -> Array | None:
-    weight_NCK = np.asarray(weight_NCK[:MOST], dtype=np.float64)
-    long_enough = len(weight_NCK) >= FEWEST and weight_NCK[0].size >= FEWEST
+    weight_NCK = np.asarray(weight_NCK[:MAX_FILTERS], dtype=np.float64)
+    long_enough = len(weight_NCK) >= MIN_FILTERS and weight_NCK[0].size >= MIN_FILTERS
     return weight_NCK if long_enough and np.isfinite(weight_NCK).all() else None
 
 
@@ -129,13 +134,13 @@ def _unit(weight_NCK: Array) -> Array:
     """Each filter without its mean and with norm 1, so that products are correlations; constant ones are 0."""
     centred = weight_NCK - weight_NCK.mean((1, 2), keepdims=True)
     norm = np.sqrt(np.square(centred).sum((1, 2), keepdims=True))
-    # Subtracting the mean of a constant filter leaves rounding errors, which must not pass for a pattern.
+    # Subtracting the mean of a constant filter leaves rounding errors, which are not a pattern.
     constant = norm <= 1e-7 * np.abs(weight_NCK).max((1, 2), keepdims=True) * np.sqrt(weight_NCK[0].size)
     return np.where(constant, 0.0, centred / np.where(constant, 1.0, norm))
 
 
 def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
-    """Curve and level as sums over clusters, and what they would vary by if the clusters were drawn again."""
+    """Curve and level as sums over clusters, each with the half width of its 95% interval."""
     count, n, _ = clusters_CNK.shape
     pairs_D = np.arange(n - 1, 0, -1)
     size = 1 << (2 * n - 1).bit_length()  # long enough that the ends do not meet
@@ -154,10 +159,10 @@ def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
     )
 
 
-def _by_distance(alike_NN: Array) -> Array:
+def _by_distance(correlation_NN: Array) -> Array:
     """The mean of a symmetric matrix over each of its upper diagonals."""
-    n = len(alike_NN)
-    return _circular_sums(np.triu(alike_NN, 1))[1:] / np.arange(n - 1, 0, -1)
+    n = len(correlation_NN)
+    return _circular_sums(np.triu(correlation_NN, 1))[1:] / np.arange(n - 1, 0, -1)
 
 
 def _spectrum(products_NN: Array) -> Array:
@@ -178,12 +183,12 @@ def _circular_sums(square_NN: Array) -> Array:
     return np.asarray(np.lib.stride_tricks.as_strided(doubled, (n, n), ((2 * n + 1) * step, step)).sum(0))
 
 
-def _p(alike_NN: Array, found: float, rng: np.random.Generator) -> float:
-    n = len(alike_NN)
+def _p(correlation_NN: Array, observed: float, rng: np.random.Generator) -> float:
+    n = len(correlation_NN)
     at_least = 0
     for start in range(0, ORDERS, 1000):
         count = min(1000, ORDERS - start)
         orders = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (count, 1)), axis=1)
         # Rounding must not decide between orders that are equal.
-        at_least += int((alike_NN[orders[:, :-1], orders[:, 1:]].mean(1) >= found - 1e-12).sum())
+        at_least += int((correlation_NN[orders[:, :-1], orders[:, 1:]].mean(1) >= observed - 1e-12).sum())
     return (at_least + 1) / (ORDERS + 1)

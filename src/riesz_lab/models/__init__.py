@@ -9,21 +9,22 @@ import torch
 from torch import nn
 
 from riesz_lab.errors import ConfigError, LabError, unknown
-from riesz_lab.models.cnn import cnn
-from riesz_lab.models.resnet import resnet20, resnet32, resnet44, resnet56, resnet110
+from riesz_lab.models.cnn import TwoLayerCNN
+from riesz_lab.models.resnet import ResNet
 from riesz_lab.models.spade import spade
 from riesz_lab.models.unet import unet
-from riesz_lab.models.vgg import vgg11, vgg13, vgg16
+from riesz_lab.models.vgg import VGG
 from riesz_lab.utils.importing import load_object
 from riesz_lab.utils.options import parse
 
 Builder = Callable[..., nn.Module]
 
-MODELS: dict[str, Builder] = {
-    build.__name__: build for build in (cnn, resnet20, resnet32, resnet44, resnet56, resnet110, vgg11, vgg13, vgg16)
-}
-OF_TASK: dict[str, dict[str, Builder]] = {
-    "classification": MODELS,
+MODELS: dict[str, dict[str, Builder]] = {
+    "classification": {
+        "cnn": TwoLayerCNN,
+        **{f"resnet{6 * blocks + 2}": functools.partial(ResNet, blocks) for blocks in (3, 5, 7, 9, 18)},
+        **{f"vgg{depth}": functools.partial(VGG, depth) for depth in (11, 13, 16)},
+    },
     "segmentation": {"unet": unet},
     "generation": {"spade": spade},
 }
@@ -40,18 +41,18 @@ def build(
     name: str, *, channels: int, classes: int, seed: int, task: str = "classification", options: tuple[str, ...] = ()
 ) -> nn.Module:
     """The model with its initial weights, which follow from the seed alone."""
-    make = _builder(name, task, options)
-    model = seeded(lambda: make(channels, classes), seed)
+    builder = _builder(name, task, options)
+    model = seeded(lambda: builder(channels, classes), seed)
     if not isinstance(model, nn.Module):
-        raise LabError(f"model {name!r} returned {type(model).__name__}; allowed: torch.nn.Module")
+        raise LabError(f"model {name!r}: expected a torch.nn.Module, got {type(model).__name__}")
     return model
 
 
-def seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Make a model with weights that follow from the seed; the global generator is left as it was."""
+def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Build a model with weights that follow from the seed; the global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return make()
+        return build()
 
 
 def parameters(model: nn.Module) -> int:
@@ -63,29 +64,29 @@ def parameters(model: nn.Module) -> int:
 def count(
     name: str, *, channels: int, classes: int, task: str = "classification", options: tuple[str, ...] = ()
 ) -> int:
-    """The number of parameters, without making them."""
+    """The number of parameters, without allocating them."""
     with torch.device("meta"):
         return parameters(_builder(name, task, options)(channels, classes))
 
 
-def _builder(name: str, task: str, options: tuple[str, ...]) -> Callable[[int, int], nn.Module]:
-    known = OF_TASK[task]
+def _builder(name: str, task: str, options: tuple[str, ...]) -> Builder:
+    known = MODELS[task]
     if ":" not in name and name not in known:
         raise ConfigError(unknown("model", name, known) + ", or your own as 'package.module:function'")
-    make = load_object("model", name) if ":" in name else known[name]
-    return with_options(f"model {name!r}", make, "model_options", options)
+    builder = load_object("model", name) if ":" in name else known[name]
+    return with_options(f"model {name!r}", builder, "model_options", options)
 
 
-def with_options(what: str, make: Builder, setting: str, texts: tuple[str, ...]) -> Builder:
-    """The builder with its options given; those it refuses are the user's mistake, not ours."""
+def with_options(what: str, builder: Builder, setting: str, texts: tuple[str, ...]) -> Builder:
+    """The builder with its options given; a `ConfigError` if it refuses them."""
     options = parse(setting, texts)
     if not options:
-        return make
+        return builder
 
-    def made(*arguments: int) -> nn.Module:
+    def build(*arguments: int) -> nn.Module:
         try:
-            return make(*arguments, **options)
+            return builder(*arguments, **options)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{setting}: {what} cannot be made with {options}: {error}") from None
+            raise ConfigError(f"{setting}: {what} cannot be built with {options}: {error}") from None
 
-    return made
+    return build

@@ -1,6 +1,6 @@
 """ResNet encoders with bottlenecks (He et al., Deep Residual Learning, table 1), under torchvision's names.
 
-The stride of a stage sits on its 3x3 conv, as in torchvision (v1.5). With the default width, an encoder of depth 50 has
+The stride of a stage is on its 3x3 conv, as in torchvision (v1.5). With the default width, an encoder of depth 50 has
 the 23,508,032 parameters of torchvision's resnet50 without its last layer, and takes its weights.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 from torch.nn import functional
+
+from riesz_lab.models.layers import he_init
 
 STAGES = {14: (1, 1, 1, 1), 26: (2, 2, 2, 2), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 """Bottlenecks per stage by depth."""
@@ -53,15 +55,13 @@ class Encoder(nn.Module):
             setattr(self, f"layer{number}", nn.Sequential(*stage))
         self.widths = (width, *(EXPANSION * width * 2**i for i in range(4)))
         """Channels of the five features."""
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        he_init(self)
 
     def forward(self, images: Tensor) -> list[Tensor]:
         x = functional.relu(self.bn1(self.conv1(images)), inplace=True)
         features = [x]
         x = functional.max_pool2d(x, 3, stride=2, padding=1)
-        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = layer(x)
+        for number in range(1, 5):
+            x = self.get_submodule(f"layer{number}")(x)
             features.append(x)
         return features

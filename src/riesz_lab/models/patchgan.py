@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
 
+from riesz_lab.models.layers import check_positive
 from riesz_lab.models.spade import SLOPE, initialise
 
 KERNEL, PADDING = 4, 2
@@ -40,17 +41,15 @@ class PatchGAN(nn.Module):
 class MultiscaleDiscriminator(nn.Module):
     def __init__(self, channels: int, *, scales: int = 2, width: int = 64, layers: int = 4):
         super().__init__()
-        for name, value in (("scales", scales), ("width", width), ("layers", layers)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value!r} cannot be; allowed: 1 or more")
+        check_positive(scales=scales, width=width, layers=layers)
         self.scales = nn.ModuleList(PatchGAN(channels, width, layers) for _ in range(scales))
         initialise(self)
 
     def forward(self, pairs: Tensor) -> list[list[Tensor]]:
         """Per scale: the features of each layer, the verdict last."""
-        found = []
+        features = []
         for number, patchgan in enumerate(self.scales):
             if number:
                 pairs = functional.avg_pool2d(pairs, 3, stride=2, padding=1, count_include_pad=False)
-            found.append(patchgan(pairs))
-        return found
+            features.append(patchgan(pairs))
+        return features

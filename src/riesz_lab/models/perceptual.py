@@ -1,4 +1,4 @@
-"""How far apart two images are to VGG-19 (Johnson et al.; weights and layers as pix2pixHD and SPADE)."""
+"""The distance of two images to VGG-19 (Johnson et al.; weights and layers as in pix2pixHD and SPADE)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from riesz_lab.models import pretrained
+from riesz_lab.models.layers import conv_stack
 
-# Numbers are filters of a 3x3 conv; 0 is a 2x2 max pooling. Up to relu5_1.
-LAYERS = (64, 64, 0, 128, 128, 0, 256, 256, 256, 256, 0, 512, 512, 512, 512, 0, 512)
-TAKEN = {1: 1 / 32, 6: 1 / 16, 11: 1 / 8, 20: 1 / 4, 29: 1.0}
+FILTERS = (64, 64, 0, 128, 128, 0, 256, 256, 256, 256, 0, 512, 512, 512, 512, 0, 512)
+"""Up to relu5_1."""
+WEIGHTS = {1: 1 / 32, 6: 1 / 16, 11: 1 / 8, 20: 1 / 4, 29: 1.0}
 """relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 by torchvision's numbers, and their weights."""
 
 
@@ -21,15 +22,7 @@ class PerceptualLoss(nn.Module):
 
     def __init__(self, weights: Path):
         super().__init__()
-        layers: list[nn.Module] = []
-        inputs = 3
-        for filters in LAYERS:
-            if filters == 0:
-                layers.append(nn.MaxPool2d(2))
-                continue
-            layers += [nn.Conv2d(inputs, filters, 3, padding=1), nn.ReLU()]
-            inputs = filters
-        self.features = nn.Sequential(*layers)
+        self.features = conv_stack(3, FILTERS, norm=False)
         pretrained.load_into(self, weights, extra=("features.", "classifier."))
         self.requires_grad_(False).eval()
 
@@ -39,6 +32,6 @@ class PerceptualLoss(nn.Module):
             fake = layer(fake)
             with torch.no_grad():
                 real = layer(real)
-            if number in TAKEN:
-                loss = loss + TAKEN[number] * functional.l1_loss(fake, real)
+            if number in WEIGHTS:
+                loss = loss + WEIGHTS[number] * functional.l1_loss(fake, real)
         return loss

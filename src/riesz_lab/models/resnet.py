@@ -1,13 +1,15 @@
 """ResNets for CIFAR (He et al., Deep Residual Learning, section 4.2), 6n+2 layers.
 
 A 3x3 conv, three stages of n blocks with 16, 32 and 64 filters, global average pooling, a linear layer. Shortcuts are
-option A: where the size changes they subsample and pad with zero channels, so they hold no parameter.
+option A: where the size changes they subsample and pad with zero channels; they have no parameters.
 """
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 from torch.nn import functional
+
+from riesz_lab.models.layers import he_init
 
 
 class Block(nn.Module):
@@ -23,7 +25,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
         y = self.norm2(self.conv2(y))
-        # In place: batch norm's backward needs what went in, not what came out.
+        # In place: batch norm's backward needs its input, not its output.
         return functional.relu(y.add_(self._shortcut(x)), inplace=True)
 
     def _shortcut(self, x: Tensor) -> Tensor:
@@ -45,30 +47,9 @@ class ResNet(nn.Module):
                 inputs = outputs
         self.blocks = nn.Sequential(*stages)
         self.head = nn.Linear(64, classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        he_init(self)
 
     def forward(self, images: Tensor) -> Tensor:
         x = functional.relu(self.norm(self.conv(images)), inplace=True)
-        return self.head(self.blocks(x).mean((2, 3)))
-
-
-def resnet20(channels: int, classes: int) -> nn.Module:
-    return ResNet(3, channels, classes)
-
-
-def resnet32(channels: int, classes: int) -> nn.Module:
-    return ResNet(5, channels, classes)
-
-
-def resnet44(channels: int, classes: int) -> nn.Module:
-    return ResNet(7, channels, classes)
-
-
-def resnet56(channels: int, classes: int) -> nn.Module:
-    return ResNet(9, channels, classes)
-
-
-def resnet110(channels: int, classes: int) -> nn.Module:
-    return ResNet(18, channels, classes)
+        logits: Tensor = self.head(self.blocks(x).mean((2, 3)))
+        return logits

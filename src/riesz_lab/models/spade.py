@@ -2,8 +2,8 @@
 configure it for Cityscapes: no encoder of style, so that an image follows from its label map alone.
 
 A label map, at 1/32 of the size, becomes the first features. Residual blocks follow, with a doubling of the size after
-most of them; in each, batch norm's scale and shift are computed, pixel by pixel, from the label map. Weights of the
-blocks' convs are divided by their largest singular value.
+most of them; in each, batch norm's scale and shift are computed, pixel by pixel, from the label map. The blocks' convs
+have spectral norm.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
+
+from riesz_lab.models.layers import check_positive
 
 STRIDE = 32
 SLOPE = 0.2
@@ -37,19 +39,20 @@ class Block(nn.Module):
         super().__init__()
         middle = min(inputs, outputs)
         self.norm_0 = SPADE(inputs, labels, hidden)
-        self.conv_0 = _spectral(nn.Conv2d(inputs, middle, 3, padding=1))
+        self.conv_0 = spectral_norm(nn.Conv2d(inputs, middle, 3, padding=1))
         self.norm_1 = SPADE(middle, labels, hidden)
-        self.conv_1 = _spectral(nn.Conv2d(middle, outputs, 3, padding=1))
+        self.conv_1 = spectral_norm(nn.Conv2d(middle, outputs, 3, padding=1))
         self.learned_shortcut = inputs != outputs
         if self.learned_shortcut:
             self.norm_s = SPADE(inputs, labels, hidden)
-            self.conv_s = _spectral(nn.Conv2d(inputs, outputs, 1, bias=False))
+            self.conv_s = spectral_norm(nn.Conv2d(inputs, outputs, 1, bias=False))
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
         y = self.conv_0(functional.leaky_relu(self.norm_0(x, labels), SLOPE))
         y = self.conv_1(functional.leaky_relu(self.norm_1(y, labels), SLOPE))
         shortcut = self.conv_s(self.norm_s(x, labels)) if self.learned_shortcut else x
-        return shortcut + y
+        out: Tensor = shortcut + y
+        return out
 
 
 class Generator(nn.Module):
@@ -80,8 +83,8 @@ def initialise(model: nn.Module) -> None:
     """As the authors: Xavier with a gain of 0.02, biases zero."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
-            parametrised = hasattr(module, "parametrizations")
-            weight = module.parametrizations.weight.original if parametrised else module.weight
+            # By name: reading the weight of a conv with spectral norm would advance its power iteration.
+            weight = next(p for name, p in module.named_parameters() if name != "bias")
             nn.init.xavier_normal_(weight, gain=0.02)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
@@ -90,16 +93,10 @@ def initialise(model: nn.Module) -> None:
 def spade(channels: int, classes: int, *, width: int = 64, hidden: int = 128) -> nn.Module:
     """The generator. `channels` of label maps in; `width` filters at full size, 16 times as many at the smallest;
     `hidden` filters between a label map and a norm's scale and shift. `classes` is the images' channels: 3."""
-    for name, value in (("width", width), ("hidden", hidden)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r} cannot be; allowed: 1 or more")
+    check_positive(width=width, hidden=hidden)
     if classes != 3:
-        raise ValueError(f"SPADE makes images of 3 channels, not {classes}")
+        raise ValueError(f"classes: expected 3, the channels of an image, got {classes}")
     return Generator(channels, width, hidden)
-
-
-def _spectral(conv: nn.Conv2d) -> nn.Module:
-    return spectral_norm(conv)
 
 
 def _sized(labels: Tensor, height: int, width: int) -> Tensor:

@@ -1,7 +1,7 @@
 """U-Net (Ronneberger et al.) whose contracting path is a ResNet.
 
 Each step of the expanding path doubles the size by a 2x2 transposed conv, joins the encoder's features of that size,
-and runs two 3x3 convs over both. The last one has no features to join; a 1x1 conv then tells the class of every pixel.
+and runs two 3x3 convs over both. The last step has no features to join; a 1x1 conv then classifies every pixel.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from riesz_lab.models.encoder import STAGES, Encoder
+from riesz_lab.models.layers import check_positive
 
 STRIDE = 32
 """The encoder halves five times."""
@@ -47,19 +48,19 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(inputs, classes, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Class scores of every pixel; images of any size, filled up to a multiple of the encoder's stride."""
+        """Class scores of every pixel; images of any size, padded to a multiple of the encoder's stride."""
         height, width = images.shape[-2:]
         padded = functional.pad(images, (0, -width % STRIDE, 0, -height % STRIDE))
         *skips, x = self.encoder(padded)
         for up, skip in zip(self.decoder, (*reversed(skips), None), strict=True):
             x = up(x, skip)
-        return self.head(x)[..., :height, :width]
+        logits: Tensor = self.head(x)[..., :height, :width]
+        return logits
 
 
 def unet(channels: int, classes: int, *, depth: int = 50, width: int = 64) -> nn.Module:
     """U-Net on a ResNet of this depth (14, 26, 50, 101 or 152) whose first conv has `width` filters."""
     if depth not in STAGES:
-        raise ValueError(f"depth={depth!r} is not known; allowed: {', '.join(map(str, STAGES))}")
-    if not isinstance(width, int) or width < 1:
-        raise ValueError(f"width={width!r} cannot be; allowed: 1 or more")
+        raise ValueError(f"depth: expected one of {', '.join(map(str, STAGES))}, got {depth!r}")
+    check_positive(width=width)
     return UNet(channels, classes, depth, width)

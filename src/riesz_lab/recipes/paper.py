@@ -93,15 +93,13 @@ def fashion_cnn() -> Config:
     return replace(mnist_cnn(), recipe="fashion-cnn", dataset="fashion-mnist")
 
 
-RECIPES: dict[str, Callable[[], Config]] = {
-    make().recipe: make
-    for make in (
-        *(partial(cifar10_resnet56, size) for size in (128, 32, 8)),
-        *(partial(cifar10_vgg16, size) for size in (128, 8, 6)),
-        *(partial(cifar10_resnet56_adam, size) for size in (128, 32, 8)),
-        *(partial(cifar10_resnet56_ls, size) for size in (128, 32, 8)),
-        mnist_cnn,
-        fashion_cnn,
-        *(partial(cifar10_resnet20, size) for size in (128, 8)),
-    )
-}
+_MAKERS: tuple[Callable[[], Config], ...] = (
+    *(partial(cifar10_resnet56, size) for size in (128, 32, 8)),
+    *(partial(cifar10_vgg16, size) for size in (128, 8, 6)),
+    *(partial(cifar10_resnet56_adam, size) for size in (128, 32, 8)),
+    *(partial(cifar10_resnet56_ls, size) for size in (128, 32, 8)),
+    mnist_cnn,
+    fashion_cnn,
+    *(partial(cifar10_resnet20, size) for size in (128, 8)),
+)
+RECIPES = {make().recipe: make for make in _MAKERS}

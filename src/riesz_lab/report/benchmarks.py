@@ -14,7 +14,7 @@ SIZE_CAP = 16 * 2**20
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of a benchmark: the median time in seconds, its 20th and 80th percentile, and where it was measured."""
+    """One line of a benchmark: the median time in seconds, its 20th and 80th percentile, and the machine."""
 
     claim: str
     shape: str
@@ -27,26 +27,26 @@ class Measurement:
 
 
 def read(folder: Path) -> list[Measurement]:
-    """All measurements in the CSV files of a folder; files of another kind are passed over."""
-    return [one for file in sorted(folder.glob("*.csv")) for one in _read(file)]
+    """All measurements in the CSV files of a folder; other files are ignored."""
+    return [measurement for file in sorted(folder.glob("*.csv")) for measurement in _read(file)]
 
 
 def _read(file: Path) -> Iterator[Measurement]:
     try:
         if file.stat().st_size > SIZE_CAP:
             return
-        with file.open(newline="", encoding="utf-8", errors="replace") as open_store:
-            rows = csv.DictReader(open_store)
+        with file.open(newline="", encoding="utf-8", errors="replace") as stream:
+            rows = csv.DictReader(stream)
             if not set(COLUMNS) <= set(rows.fieldnames or ()):
                 return
             for row in rows:
                 try:
-                    times = [float(row[name]) for name in ("median", "p20", "p80")]
+                    median, p20, p80 = (float(row[name]) for name in ("median", "p20", "p80"))
                     runs = int(row["runs"])
                 except (TypeError, ValueError):
                     continue
-                if all(map(math.isfinite, times)):
+                if math.isfinite(median + p20 + p80):
                     where = f"{row.get('cpu')}, {row.get('threads')} threads, torch {row.get('torch')}"
-                    yield Measurement(row["claim"], row["shape"], row["rival"], *times, runs, where)
+                    yield Measurement(row["claim"], row["shape"], row["rival"], median, p20, p80, runs, where)
     except (OSError, csv.Error):
         return

@@ -1,9 +1,9 @@
-"""What a page is made of, whoever writes it: HTML, Markdown and CSV are written from the same content."""
+"""The content of a page; HTML and Markdown are written from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from riesz_lab.report.figure import Figure
 
@@ -13,8 +13,8 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: what is shown.
-        sort: what it is sorted by; the text if None.
+        text: as shown.
+        sort: the number it is sorted by; the text if None.
         link: a relative path it leads to; empty for none.
     """
 
@@ -23,16 +23,21 @@ class Cell:
     link: str = ""
 
 
+def number(value: float | None, spec: str = "") -> Cell:
+    """A number as a cell, formatted by a format specification; blank for None."""
+    return Cell("") if value is None else Cell(f"{value:{spec}}", value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows under a head.
 
     Attributes:
-        caption: what the table shows.
+        caption: the content in a few words.
         head: names of the columns.
         rows: cells, or plain text.
-        numbers: which columns hold numbers.
-        note: below it.
+        numbers: indices of the columns that hold numbers.
+        note: printed below.
     """
 
     caption: str
@@ -51,10 +56,10 @@ class Finding:
 
     Attributes:
         verdict: in two words, such as "better" or "no evidence".
-        subject: what was compared.
-        sentence: the conclusion, with its figures.
-        group: what it belongs to; findings of one group stand together.
-        scale: at what scale the group was run.
+        subject: the methods compared.
+        sentence: the conclusion, with its numbers.
+        group: heading that it shares with other findings.
+        scale: the setting of the group.
     """
 
     verdict: str
@@ -78,12 +83,12 @@ class Section:
     """A part of a page.
 
     Attributes:
-        name: its anchor.
-        title: its heading.
-        text: paragraphs before everything else.
+        name: anchor.
+        title: heading.
+        text: paragraphs at the top.
         findings: conclusions.
         blocks: figures and tables in order.
-        missing: what it could show and why it does not, with the command that would change that.
+        missing: what cannot be shown, why, and the command that would change that.
         folded: whether it is closed at first.
     """
 
@@ -97,11 +102,10 @@ class Section:
 
     def groups(self) -> list[Group]:
         """The findings, group by group."""
-        heads = dict.fromkeys((finding.group, finding.scale) for finding in self.findings)
-        return [
-            Group(*head, [finding for finding in self.findings if (finding.group, finding.scale) == head])
-            for head in heads
-        ]
+        groups: dict[tuple[str, str], list[Finding]] = {}
+        for finding in self.findings:
+            groups.setdefault((finding.group, finding.scale), []).append(finding)
+        return [Group(*head, findings) for head, findings in groups.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +114,7 @@ class Page:
 
     title: str
     lead: Sequence[str] = ()
-    sections: Sequence[Section] = field(default_factory=tuple)
+    sections: Sequence[Section] = ()
 
     def figures(self) -> list[Figure]:
         return [block for section in self.sections for block in section.blocks if isinstance(block, Figure)]

@@ -1,11 +1,12 @@
-"""What stored files say, read once and shared by all figures and tables of a report."""
+"""The content of stored files, read once and shared by all figures and tables of a report."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +14,16 @@ from numpy.typing import NDArray
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.inspection import read_tensors
-from riesz_lab.report import labels as gather
 from riesz_lab.report.benchmarks import Measurement
-from riesz_lab.report.figure import Series
+from riesz_lab.report.labels import REST, rank
+from riesz_lab.report.tables import tables
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.sweeps import Table
+from riesz_lab.sweeps.methods import method, setting
 
 Array = NDArray[np.float64]
 Methods = dict[str, list[StoredTrial]]
-
-MOST_POINTS = 80
-"""Of a curve over epochs."""
 
 
 @dataclass
@@ -34,7 +33,7 @@ class Evidence:
     Attributes:
         store: the trials.
         benchmarks: measured times, if any were given.
-        margin: the largest difference that does not matter, where no sweep says.
+        margin: the largest difference that does not matter, for trials of no sweep.
     """
 
     store: Store
@@ -45,7 +44,7 @@ class Evidence:
 
     @cached_property
     def tables(self) -> list[Table]:
-        return gather.tables(self.store, self.margin)
+        return tables(self.store, self.margin)
 
     def tables_of(self, *names: str) -> list[Table]:
         """The tables of these sweeps, in full or small form."""
@@ -53,26 +52,47 @@ class Evidence:
 
     @cached_property
     def comparisons(self) -> list[tuple[Table, str, Comparison]]:
-        """Every comparison with its table and label. Sweeps share some: each is here once, of the largest table."""
-        found: dict[tuple[str, str], tuple[Table, str, Comparison]] = {}
-        for table in sorted(self.tables, key=lambda one: -len(one.comparisons)):
-            for label, one in table.comparisons.items():
+        """Every comparison with its table and label, once: of the largest table that has it."""
+        by_pair: dict[tuple[str, str], tuple[Table, str, Comparison]] = {}
+        for table in sorted(self.tables, key=lambda table: -len(table.comparisons)):
+            for label, comparison in table.comparisons.items():
                 arm = table.rows[label].arm
                 assert arm.baseline is not None
                 pair = (arm.config.group, table.rows[arm.baseline].arm.config.group)
-                if one.trials:
-                    found.setdefault(pair, (table, label, one))
-        return list(found.values())
+                if comparison.trials:
+                    by_pair.setdefault(pair, (table, label, comparison))
+        return list(by_pair.values())
+
+    @property
+    def verdicts(self) -> str:
+        """How many comparisons have each verdict, in words."""
+        counts = Counter(comparison.verdict for _, _, comparison in self.comparisons)
+        return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
     @cached_property
     def settings(self) -> dict[Config, Methods]:
-        """Complete trials by setting and method, the plain optimizer first; trials that chose a rate are left out."""
-        found: dict[Config, Methods] = {}
+        """Complete trials by setting and method, the plain optimizer first; those that chose a rate are left out."""
+        settings: dict[Config, Methods] = {}
         for trial in self.store.trials:
             if trial.result is not None and not trial.config.hold_out:
-                methods = found.setdefault(gather.setting(trial.config), {})
-                methods.setdefault(gather.method(trial.config), []).append(trial)
-        return {base: _in_order(methods) for base, methods in found.items()}
+                methods = settings.setdefault(setting(trial.config), {})
+                methods.setdefault(method(trial.config), []).append(trial)
+        return {
+            base: dict(sorted(methods.items(), key=lambda item: (rank(item[1][0].config), item[0])))
+            for base, methods in settings.items()
+        }
+
+    def settings_with(self, file: Literal["weights_file", "updates_file"]) -> list[tuple[Config, Methods]]:
+        """Settings and methods of the trials that have this file."""
+        settings = []
+        for base, methods in self.settings.items():
+            having = {name: [t for t in trials if getattr(t.files, file).exists()] for name, trials in methods.items()}
+            settings.append((base, {name: trials for name, trials in having.items() if trials}))
+        return [(base, methods) for base, methods in settings if methods]
+
+    def settings_of(self, *tasks: str) -> list[tuple[Config, Methods]]:
+        """Settings of these tasks."""
+        return [(base, methods) for base, methods in self.settings.items() if base.task in tasks]
 
     def history(self, trial: StoredTrial) -> list[dict[str, Any]]:
         return self._read(trial, "history")
@@ -80,10 +100,10 @@ class Evidence:
     def updates(self, trial: StoredTrial) -> list[dict[str, Any]]:
         return self._read(trial, "updates")
 
-    def _read(self, trial: StoredTrial, what: str) -> list[dict[str, Any]]:
-        key = (str(trial.path), what)
+    def _read(self, trial: StoredTrial, file: str) -> list[dict[str, Any]]:
+        key = (str(trial.path), file)
         if key not in self._rows:
-            self._rows[key] = [row for row in getattr(trial, what)() if isinstance(row.get("epoch"), int)]
+            self._rows[key] = [row for row in getattr(trial, file)() if isinstance(row.get("epoch"), int)]
         return self._rows[key]
 
     def conv_weights(self, trial: StoredTrial) -> dict[str, Array]:
@@ -91,7 +111,7 @@ class Evidence:
         key = str(trial.path)
         if key not in self._weights:
             try:
-                tensors = read_tensors(trial.path / "weights.safetensors")
+                tensors = read_tensors(trial.files.weights_file)
             except LabError:
                 tensors = {}
             self._weights[key] = {
@@ -102,48 +122,33 @@ class Evidence:
         return self._weights[key]
 
     def curve(self, trials: Sequence[StoredTrial], key: str) -> tuple[list[float], Array]:
-        """Epochs that every trial has the value of, and the values: one row per trial."""
-        by_trial = [
+        """A value of the history by epoch, one row per trial; see `align`."""
+        return align(
             {row["epoch"]: float(row[key]) for row in self.history(trial) if isinstance(row.get(key), int | float)}
             for trial in trials
-        ]
-        by_trial = [values for values in by_trial if values]
-        if not by_trial:
-            return [], np.zeros((0, 0))
-        epochs = sorted(set.intersection(*(set(values) for values in by_trial)))
-        return [float(epoch) for epoch in epochs], np.array([[values[e] for e in epochs] for values in by_trial])
+        )
 
 
-def band(
-    name: str, x: Sequence[float], values_TX: Array, config: Config, *, times: float = 1.0, **style: Any
-) -> Series:
-    """Mean over trials with a band of one standard deviation. Long curves are thinned: the page must stay small."""
-    step = -(-len(x) // MOST_POINTS)
-    x, values_TX = x[::-1][::step][::-1], values_TX[:, ::-1][:, ::step][:, ::-1]  # the last epoch stays
-    mean = values_TX.mean(0) * times
-    spread = values_TX.std(0, ddof=1) * times if len(values_TX) > 1 else None
-    return Series(
-        name=name,
-        x=list(x),
-        y=mean.tolist(),
-        low=None if spread is None else (mean - spread).tolist(),
-        high=None if spread is None else (mean + spread).tolist(),
-        color=gather.color(config),
-        note=f"one standard deviation, {len(values_TX)} trials",
-        **style,
-    )
-
-
-def styles(methods: Methods) -> dict[str, dict[str, int]]:
-    """A dash for each method, so that lines can be told apart without colours, and where they lie on each other."""
-    return {name: {"dash": (0, 1, 3)[index % 3]} for index, name in enumerate(methods)}
+def align(by_trial: Iterable[Mapping[int, Any]]) -> tuple[list[float], Array]:
+    """The epochs that every trial has a value of, and the values: one row per trial. Trials without any are dropped."""
+    kept = [values for values in by_trial if values]
+    if not kept:
+        return [], np.zeros((0, 0))
+    epochs = sorted(set.intersection(*(set(values) for values in kept)))
+    return [float(epoch) for epoch in epochs], np.array([[values[epoch] for epoch in epochs] for values in kept])
 
 
 def main_methods(methods: Methods, most: int) -> Methods:
-    """Those that the paper's figures show, if there are two or more; else the first ones."""
-    chosen = {name: trials for name, trials in methods.items() if gather.rank(trials[0].config) < gather.REST}
+    """The methods of the paper's figures, if there are two or more; else the first ones."""
+    chosen = {name: trials for name, trials in methods.items() if rank(trials[0].config) < REST}
     return dict(list((chosen if len(chosen) > 1 else methods).items())[:most])
 
 
-def _in_order(methods: Methods) -> Methods:
-    return {name: methods[name] for name in sorted(methods, key=lambda one: (gather.rank(methods[one][0].config), one))}
+def score_of(methods: Methods) -> str:
+    """The name of the score of a setting."""
+    result = next(iter(methods.values()))[0].result
+    return "test_accuracy" if result is None else result.score
+
+
+def count_collapsed(trials: Sequence[StoredTrial]) -> int:
+    return sum(trial.status in ("collapsed", "diverged") for trial in trials)

@@ -1,30 +1,29 @@
-"""What a figure is, whoever draws it: the page draws it with plotly, `riesz figure` with matplotlib.
+"""A figure, defined once: the page draws it with plotly, `riesz figure` with matplotlib.
 
-A figure has panels; a panel has series (lines with bands, points and bars with error bars) or one image. Nothing here
-knows how they are drawn, so that a figure is defined once.
+A figure has panels; a panel has series (lines with bands, points and bars with error bars) or one image.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Readable on white and on the page's dark ground alike: contrast 3 or more against both.
+# Readable on white and on the page's dark background: contrast 3 or more against both.
 PALETTE = ("#64748b", "#2f7ed8", "#d9541e", "#1a9468", "#a35fd0", "#a97f00", "#d6457a", "#00909b")
-GREY = 0
 DASHES = ("solid", "dash", "dot", "dashdot")
 
+Array = NDArray[np.float64]
 Values = Sequence[float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Numbers that belong together.
+    """One line of the legend.
 
     Attributes:
         name: in the legend; series of one name are switched on and off together.
@@ -33,7 +32,7 @@ class Series:
         kind: how it is drawn.
         color: index into the palette.
         dash: index into the dashes.
-        note: what band or bars are, for the reader who hovers.
+        note: the meaning of band or bars, shown on hover.
     """
 
     name: str
@@ -46,12 +45,24 @@ class Series:
     dash: int = 0
     note: str = ""
 
+    @property
+    def hex_color(self) -> str:
+        return PALETTE[self.color % len(PALETTE)]
+
+
+def series_around(
+    name: str, x: Sequence[float] | Sequence[str], mean_X: Array, half_X: Array | None, **style: Any
+) -> Series:
+    """A series with a band (or bars) of this half width around it; without one for None."""
+    ends = (None, None) if half_X is None else ((mean_X - half_X).tolist(), (mean_X + half_X).tolist())
+    return Series(name=name, x=x, y=mean_X.tolist(), low=ends[0], high=ends[1], **style)
+
 
 @dataclass(frozen=True)
 class Image:
     """A matrix shown as an image around zero."""
 
-    z: NDArray[np.float64]
+    z: Array
     rows: str
     columns: str
 
@@ -61,14 +72,14 @@ class Panel:
     """One pair of axes.
 
     Attributes:
-        title: above it.
-        x, y: what the axes show.
-        series: what is drawn, in order.
+        title: above the panel.
+        x, y: labels of the axes.
+        series: in drawing order.
         image: drawn instead of series.
         log_x, log_y: logarithmic axes.
         zero: whether a line marks zero.
-        y_range: what of y is shown; all if None.
-        sideways: labels down the side and numbers along the bottom, for names that are long.
+        y_range: the range of y shown; all if None.
+        sideways: labels down the side and numbers along the bottom, for long names.
     """
 
     title: str = ""
@@ -88,10 +99,10 @@ class Figure:
     """Panels with a caption.
 
     Attributes:
-        name: what `riesz figure` calls it.
+        name: as in `riesz figure NAME`.
         title: in a few words.
-        caption: what one sees, and what bands and bars mean.
-        alt: what it says, for those who do not see it.
+        caption: what is shown, and what bands and bars mean.
+        alt: the content in words, for screen readers and text formats.
         panels: drawn side by side where there is room.
     """
 
@@ -99,20 +110,19 @@ class Figure:
     title: str
     caption: str = ""
     alt: str = ""
-    panels: Sequence[Panel] = field(default_factory=tuple)
+    panels: Sequence[Panel] = ()
 
     @property
     def legend(self) -> dict[str, Series]:
         """The first series of each name, in order."""
-        found: dict[str, Series] = {}
-        for panel in self.panels:
-            for series in panel.series:
-                found.setdefault(series.name, series)
-        return found
+        legend: dict[str, Series] = {}
+        for series in (series for panel in self.panels for series in panel.series):
+            legend.setdefault(series.name, series)
+        return legend
 
 
 def short(value: float | None, digits: int = 5) -> float | None:
-    """A number with as many digits as an eye can tell; None where it is none. Keeps the page small."""
+    """A number rounded to so many digits, to keep the page small; None if it is not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{float(value):.{digits}g}")

@@ -1,9 +1,9 @@
 """Content as one self-contained HTML file.
 
 Requirements it meets:
-- it asks the network for nothing, and could not: its Content-Security-Policy allows no request;
+- it makes no network request: its Content-Security-Policy allows none;
 - no text of a file can become script: everything is escaped, and the policy runs only the scripts whose hashes it
-  names, which are this package's;
+  names, those of this package;
 - the same content gives the same bytes.
 """
 
@@ -24,7 +24,7 @@ import markupsafe
 from riesz._version import __version__
 from riesz_lab.report import plotting
 from riesz_lab.report.content import Page
-from riesz_lab.report.figure import PALETTE, Figure, Panel, Series
+from riesz_lab.report.figure import Figure, Panel, Series
 
 
 def html(page: Page) -> str:
@@ -35,18 +35,17 @@ def html(page: Page) -> str:
     environment.filters |= {
         "slug": lambda text: re.sub(r"[^a-z]+", "-", text.lower()),
         "is_figure": lambda block: isinstance(block, Figure),
-        "color": lambda series: PALETTE[series.color % len(PALETTE)],
         "dashes": _dashes,
-        "described": _described,
+        "description": _description,
         "height": _height,
         "plotly": lambda panel: _json(plotting.plot(panel)),
         "path": lambda link: quote(link, safe="/.-_~"),
     }
-    scripts = [_own("page.js")] + ([_plotly_js()] if page.figures() else [])
-    return environment.from_string(_own("page.html")).render(
+    scripts = [_resource("page.js")] + ([_plotly_js()] if page.figures() else [])
+    return environment.from_string(_resource("page.html")).render(
         page=page,
-        css=_own("page.css"),
-        js=_own("page.js"),
+        css=_resource("page.css"),
+        js=_resource("page.js"),
         plotly_js=_plotly_js(),
         policy=_policy(scripts),
         version=__version__,
@@ -67,8 +66,8 @@ def _json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _described(panel: Panel, figure: Figure) -> str:
-    """What a screen reader says of a plot before its points are walked."""
+def _description(panel: Panel, figure: Figure) -> str:
+    """The description of a plot for screen readers."""
     kind = "image" if panel.image is not None else f"{len(panel.series)} series"
     axes = f"{panel.y} against {panel.x}" if panel.y and panel.x else ""
     shown = ". ".join(filter(None, (figure.title, panel.title, axes, kind)))
@@ -76,7 +75,7 @@ def _described(panel: Panel, figure: Figure) -> str:
 
 
 def _height(panel: Panel) -> markupsafe.Markup:
-    """A line of its own for every label down the side."""
+    """Room for one line per label down the side."""
     if not panel.sideways:
         return markupsafe.Markup()
     labels = len({label for series in panel.series for label in series.x})
@@ -87,11 +86,11 @@ def _dashes(series: Series) -> str:
     return ("none", "7 4", "2 3", "8 3 2 3")[series.dash % 4]
 
 
-def _own(name: str) -> str:
+def _resource(name: str) -> str:
     return files("riesz_lab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
 def _plotly_js() -> str:
-    # One newline alone: a browser reads it so before it takes the hash.
+    # A browser normalises newlines before it takes the hash.
     return files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8").replace("\r\n", "\n")

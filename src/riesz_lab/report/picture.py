@@ -1,5 +1,4 @@
-"""Figures as SVG, PNG or PDF for a paper, drawn by matplotlib: no browser is needed, and the same figure gives the same
-bytes."""
+"""Figures as SVG, PNG or PDF for a paper, drawn by matplotlib; the same figure gives the same bytes."""
 
 from __future__ import annotations
 
@@ -9,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from riesz_lab.report.figure import PALETTE, Figure, Panel, Series
+from riesz_lab.report.figure import Array, Figure, Panel, Series, Values
 
 FORMATS = ("svg", "png", "pdf")
-STYLES = {
+STYLES: dict[Any, Any] = {
     "svg.hashsalt": "riesz",
     "svg.fonttype": "none",
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    # Names come from files: a dollar sign in them is a dollar sign.
+    # Names come from files: a dollar sign in them starts no formula.
     "text.parse_math": False,
 }
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "^", "v")
 PANEL_INCHES = (4.0, 3.0)
-MOST_COLUMNS = 3
+MAX_COLUMNS = 3
 
 
 def draw(figure: Figure, kind: str) -> bytes:
@@ -32,7 +31,7 @@ def draw(figure: Figure, kind: str) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
-    columns = min(MOST_COLUMNS, max(1, len(figure.panels)))
+    columns = min(MAX_COLUMNS, max(1, len(figure.panels)))
     rows = -(-max(1, len(figure.panels)) // columns)
     with mpl.rc_context(STYLES):
         canvas = Canvas(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows), layout="constrained")
@@ -58,11 +57,20 @@ def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
         axis.set(xlabel=panel.image.columns, ylabel=panel.image.rows)
         return
     bars = [series for series in panel.series if series.kind == "bars"]
-    if panel.sideways:
-        _sideways(axis, panel)
-        return
     for series in panel.series:
-        _series(axis, series, bars)
+        if series.kind == "line":
+            _line(axis, series)
+        elif series.kind == "points":
+            _points(axis, series, panel.sideways)
+        else:
+            _bars(axis, series, bars)
+    if panel.sideways:
+        _label_sideways(axis, panel)
+    else:
+        _label_axes(axis, panel)
+
+
+def _label_axes(axis: Any, panel: Panel) -> None:
     if panel.zero:
         axis.axhline(0, color="#888888", linewidth=0.6)
     axis.set(xlabel=panel.x, ylabel=panel.y)
@@ -80,16 +88,7 @@ def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
             label.set_horizontalalignment("right")
 
 
-def _sideways(axis: Any, panel: Panel) -> None:
-    for series in panel.series:
-        y = _floats(series.y)
-        errors = None
-        if series.low is not None and series.high is not None:
-            errors = np.nan_to_num(np.stack([y - _floats(series.low), _floats(series.high) - y])).clip(0)
-        marker, color = MARKERS[series.dash % len(MARKERS)], PALETTE[series.color % len(PALETTE)]
-        axis.errorbar(
-            y, list(series.x), xerr=errors, fmt=marker, color=color, markersize=4, capsize=2, label=series.name
-        )
+def _label_sideways(axis: Any, panel: Panel) -> None:
     if panel.zero:
         axis.axvline(0, color="#888888", linewidth=0.6)
     if panel.log_y:
@@ -100,49 +99,58 @@ def _sideways(axis: Any, panel: Panel) -> None:
     axis.tick_params(axis="y", labelsize=7)
 
 
-def _series(axis: Any, series: Series, bars: list[Series]) -> None:
-    color = PALETTE[series.color % len(PALETTE)]
-    y = _floats(series.y)
-    low, high = (None if ends is None else _floats(ends) for ends in (series.low, series.high))
-    if series.kind == "line":
-        axis.plot(series.x, y, LINES[series.dash % len(LINES)], color=color, linewidth=1.5, label=series.name)
-        if low is not None and high is not None:
-            axis.fill_between(series.x, low, high, color=color, alpha=0.18, linewidth=0)
-        return
-    errors = None if low is None or high is None else np.nan_to_num(np.stack([y - low, high - y])).clip(0)
-    if series.kind == "points":
-        marker = MARKERS[series.dash % len(MARKERS)]
-        axis.errorbar(series.x, y, errors, fmt=marker, color=color, markersize=4, capsize=2, label=series.name)
-        return
-    _bars(axis, series, bars, y, errors)
+def _line(axis: Any, series: Series) -> None:
+    style = {"color": series.hex_color, "linewidth": 1.5, "label": series.name}
+    axis.plot(series.x, _floats(series.y), LINES[series.dash % len(LINES)], **style)
+    if series.low is not None and series.high is not None:
+        low, high = _floats(series.low), _floats(series.high)
+        axis.fill_between(series.x, low, high, color=series.hex_color, alpha=0.18, linewidth=0)
 
 
-def _bars(axis: Any, series: Series, bars: list[Series], y: Any, errors: Any) -> None:
-    """Bars of one label stand side by side; labels that only one series has need no room for others."""
-    labels = list(dict.fromkeys(label for one in bars for label in one.x))
-    shared = len(labels) < sum(len(one.x) for one in bars)
+def _points(axis: Any, series: Series, sideways: bool) -> None:
+    marker = MARKERS[series.dash % len(MARKERS)]
+    style = {"fmt": marker, "color": series.hex_color, "markersize": 4, "capsize": 2, "label": series.name}
+    if sideways:
+        axis.errorbar(_floats(series.y), list(series.x), xerr=_errors(series), **style)
+    else:
+        axis.errorbar(series.x, _floats(series.y), _errors(series), **style)
+
+
+def _bars(axis: Any, series: Series, bars: list[Series]) -> None:
+    """Bars of one label stand side by side; labels of only one series need no room for others."""
+    labels = list(dict.fromkeys(label for other in bars for label in other.x))
+    shared = len(labels) < sum(len(other.x) for other in bars)
     width = 0.8 / len(bars) if shared else 0.8
     text = any(isinstance(label, str) for label in labels)
     places = {label: float(place) if text else float(label) for place, label in enumerate(labels)}
     step = 1.0 if text else min(np.diff(sorted(places.values())), default=1.0)
     offset = (bars.index(series) - (len(bars) - 1) / 2) * width * step if shared else 0.0
     x = [places[label] + offset for label in series.x]
-    axis.bar(x, y, width * step, yerr=errors, color=PALETTE[series.color % len(PALETTE)], capsize=2, label=series.name)
+    style = {"color": series.hex_color, "capsize": 2, "label": series.name}
+    axis.bar(x, _floats(series.y), width * step, yerr=_errors(series), **style)
     if text:
         axis.set_xticks(list(places.values()), labels)
 
 
 def _legend(canvas: Any, figure: Figure) -> None:
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axis in canvas.axes:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(name, handle)
-    if len(found) > 1:
+            handles.setdefault(name, handle)
+    if len(handles) > 1:
         # About 55 letters fit below a panel; a sample of the line takes eight.
-        columns = int(55 * min(MOST_COLUMNS, len(figure.panels)) // (max(map(len, found)) + 8))
-        ncols = min(max(1, columns), len(found))
-        canvas.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols, frameon=False)
+        columns = int(55 * min(MAX_COLUMNS, len(figure.panels)) // (max(map(len, handles)) + 8))
+        ncols = min(max(1, columns), len(handles))
+        canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=ncols, frameon=False)
 
 
-def _floats(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _errors(series: Series) -> Array | None:
+    """Lengths of error bars below and above."""
+    if series.low is None or series.high is None:
+        return None
+    y = _floats(series.y)
+    return np.nan_to_num(np.stack([y - _floats(series.low), _floats(series.high) - y])).clip(0)
+
+
+def _floats(values: Values) -> Array:
     return np.array([np.nan if value is None else value for value in values], dtype=float)

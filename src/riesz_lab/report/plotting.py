@@ -1,4 +1,4 @@
-"""Figures as plotly's JSON, one plot per panel. Colours of ground, text and grid are set by the page's script."""
+"""Figures as plotly's JSON, one plot per panel. The page's script sets the colours of background, text and grid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from riesz_lab.report.figure import DASHES, PALETTE, Image, Panel, Series, Values, short
+from riesz_lab.report.figure import DASHES, Image, Panel, Series, Values, short
 
 
 def plot(panel: Panel) -> dict[str, Any]:
@@ -35,25 +35,22 @@ def plot(panel: Panel) -> dict[str, Any]:
             layout["xaxis"] |= {"nticks": 6, "tickmode": "auto"}
     if panel.log_y:
         layout["yaxis"]["dtick"] = 1
-    return _turned(traces, layout) if panel.sideways else {"data": traces, "layout": layout}
+    return _transpose(traces, layout) if panel.sideways else {"data": traces, "layout": layout}
 
 
-def _turned(traces: list[dict[str, Any]], layout: dict[str, Any]) -> dict[str, Any]:
-    """The same with x and y exchanged, and the first label on top."""
+def _transpose(traces: list[dict[str, Any]], layout: dict[str, Any]) -> dict[str, Any]:
+    """Exchange x and y, with the first label on top."""
     layout["xaxis"], layout["yaxis"] = layout["yaxis"], {**layout["xaxis"], "autorange": "reversed"}
     for shape in layout.get("shapes", ()):
         shape.update({"xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1})
-    turned = []
     for trace in traces:
-        hover = trace["hovertemplate"].replace("%{x}: %{y}", "%{y}: %{x}")
-        new = {**trace, "x": trace["y"], "y": trace["x"], "hovertemplate": hover}
-        new["error_x"] = new.pop("error_y")
-        turned.append(new)
-    return {"data": turned, "layout": layout}
+        trace["x"], trace["y"], trace["error_x"] = trace["y"], trace["x"], trace.pop("error_y")
+        trace["hovertemplate"] = trace["hovertemplate"].replace("%{x}: %{y}", "%{y}: %{x}")
+    return {"data": traces, "layout": layout}
 
 
 def _trace(series: Series) -> dict[str, Any]:
-    color = PALETTE[series.color % len(PALETTE)]
+    color = series.hex_color
     trace: dict[str, Any] = {
         "name": _text(series.name),
         "legendgroup": series.name,
@@ -90,7 +87,7 @@ def _band(series: Series) -> list[dict[str, Any]]:
     ]
     if len(inside) < 2:
         return []
-    red, green, blue = (int(PALETTE[series.color % len(PALETTE)][i : i + 2], 16) for i in (1, 3, 5))
+    red, green, blue = (int(series.hex_color[i : i + 2], 16) for i in (1, 3, 5))
     return [
         {
             "type": "scatter",
@@ -109,22 +106,18 @@ def _band(series: Series) -> list[dict[str, Any]]:
 def _error_bars(series: Series) -> dict[str, Any]:
     if series.low is None or series.high is None:
         return {"visible": False}
-    rows = list(zip(_numbers(series.y), _numbers(series.low), _numbers(series.high), strict=True))
-    known = [(y, low, high) if None not in (y, low, high) else (0.0, 0.0, 0.0) for y, low, high in rows]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [short(high - y) for y, _, high in known],  # type: ignore[operator]
-        "arrayminus": [short(y - low) for y, low, _ in known],  # type: ignore[operator]
-        "thickness": 1.2,
-        "width": 4,
-    }
+    above, below = [], []
+    for y, low, high in zip(*map(_numbers, (series.y, series.low, series.high)), strict=True):
+        known = y is not None and low is not None and high is not None
+        above.append(short(high - y) if known else 0.0)
+        below.append(short(y - low) if known else 0.0)
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.2, "width": 4}
 
 
 def _image_plot(panel: Panel, image: Image) -> dict[str, Any]:
-    # As bytes of float32: a list of numbers in text would be four times as long.
+    # As bytes of float32: numbers as text would take four times the space.
     values = np.ascontiguousarray(image.z, dtype="<f4")
-    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    largest = float(f"{float(np.abs(values).max(initial=0.0)) or 1.0:.5g}")
     trace = {
         "type": "heatmap",
         "z": {
@@ -132,8 +125,8 @@ def _image_plot(panel: Panel, image: Image) -> dict[str, Any]:
             "bdata": base64.b64encode(values.tobytes()).decode(),
             "shape": f"{values.shape[0]}, {values.shape[1]}",
         },
-        "zmin": -short(largest),  # type: ignore[operator]
-        "zmax": short(largest),
+        "zmin": -largest,
+        "zmax": largest,
         "colorbar": {"thickness": 10, "len": 0.9, "outlinewidth": 0},
         "hovertemplate": f"{_text(image.rows)} %{{y}}, {_text(image.columns)} %{{x}}: %{{z:.4f}}<extra></extra>",
     }
@@ -153,6 +146,6 @@ def _numbers(values: Values) -> list[float | None]:
 
 
 def _text(text: str) -> str:
-    """Plotly reads a few tags and entities in its texts, and `%{...}` in hover templates; files get none of that."""
+    """Escape text from files: plotly interprets some tags and entities, and `%{...}` in hover templates."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("%{", "%\u200b{")

@@ -1,4 +1,4 @@
-"""The paper's figures beside ours."""
+"""The paper's tables beside ours."""
 
 from __future__ import annotations
 
@@ -9,38 +9,42 @@ from importlib.resources import files
 from typing import Any
 
 from riesz_lab.config import Config
-from riesz_lab.report.content import Cell, Section, Table
-from riesz_lab.report.evidence import Evidence, Methods
-from riesz_lab.report.labels import OPTIMIZERS, network, scale, setting
+from riesz_lab.report.content import Cell, Section, Table, number
+from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_of
+from riesz_lab.report.labels import metric_kind, network, scale
 from riesz_lab.sweeps import Row
+from riesz_lab.sweeps.methods import OPTIMIZERS, setting
 
 COLUMNS = {"baseline": "baseline", "sobolev-tilde": "+ SobolevTilde", "reweighted-l2": "+ ReweightedL2"}
-NAMES = ("SobolevTilde", "ReweightedL2")
+METHODS = ("sobolev-tilde", "reweighted-l2")
 STAND_INS = {"ResNet-20": "ResNet-56", "VGG-11": "VGG-16"}
-"""Which of the paper's networks a small form stands for."""
+"""The paper's network that a small one stands for."""
+
+CifarKey = tuple[str, str, int]
+"""Network, optimizer and batch size: a row of the paper's table."""
 
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, Any]:
-    """What the paper prints."""
-    found = json.loads(files("riesz_lab.report").joinpath("paper.json").read_text(encoding="utf-8"))
-    assert isinstance(found, dict)
-    return found
+    """The numbers that the paper prints."""
+    content = json.loads(files("riesz_lab.report").joinpath("paper.json").read_text(encoding="utf-8"))
+    assert isinstance(content, dict)
+    return content
 
 
 def paper_tables(evidence: Evidence) -> Section:
     missing = []
-    ours = _cifar(evidence)
+    ours = _cifar_rows(evidence)
     if not any(ours.values()):
         missing.append("Test accuracy on CIFAR-10: no trial of ours. Run: riesz sweep table-cifar-mini, or table-cifar")
     blocks = [_cifar_table(ours)]
     for title, task, command, make in (
-        ("Segmentation of PascalVOC: generalisation gap", "segmentation", "voc-mini", _gaps),
-        ("Image synthesis on Cityscapes: final FID", "generation", "spade-mini", _fids),
+        ("Segmentation of PascalVOC: generalisation gap", "segmentation", "voc-mini", _gap_table),
+        ("Image synthesis on Cityscapes: final FID", "generation", "spade-mini", _fid_table),
     ):
-        mine = [(base, methods) for base, methods in evidence.settings.items() if base.task == task]
-        blocks.append(make(title, mine))
-        if not mine:
+        settings = evidence.settings_of(task)
+        blocks.append(make(title, settings))
+        if not settings:
             missing.append(f"{title}: no trial of ours. Run: riesz sweep {command}")
     return Section(
         name="paper",
@@ -55,42 +59,38 @@ def paper_tables(evidence: Evidence) -> Section:
     )
 
 
-def _cifar(evidence: Evidence) -> dict[tuple[str, str, int], list[dict[str, Row]]]:
-    """Our rows by the cell of the paper's table that they stand beside."""
-    cells: dict[tuple[str, str, int], list[dict[str, Row]]] = {}
-    for entry in published()["cifar10"]:
-        cells[entry["network"], entry["optimizer"], entry["batch"]] = []
+def _cifar_rows(evidence: Evidence) -> dict[CifarKey, list[dict[str, Row]]]:
+    """Our rows, by column, for each row of the paper's table."""
+    ours: dict[CifarKey, list[dict[str, Row]]] = {_cifar_key(entry): [] for entry in published()["cifar10"]}
     for table in evidence.tables_of("table-cifar", "curves"):
-        found: dict[Config, dict[str, Row]] = {}
+        by_setting: dict[Config, dict[str, Row]] = {}
         for row in table.rows.values():
-            config, kind = row.arm.config, row.arm.config.metric.partition("(")[0]
-            column = "baseline" if kind == "identity" else kind
-            if row.trials and column in COLUMNS and config.control == "none":
-                found.setdefault(setting(config), {})[column] = row
-        for base, columns in found.items():
-            key = (_stands_for(network(base.model)), OPTIMIZERS.get(base.optimizer, ""), base.batch_size)
-            if key in cells and columns not in cells[key]:
-                cells[key].append(columns)
-    return cells
+            if row.trials and (column := _column(row.arm.config)):
+                by_setting.setdefault(setting(row.arm.config), {})[column] = row
+        for base, columns in by_setting.items():
+            name = network(base.model)
+            key = (STAND_INS.get(name, name), OPTIMIZERS.get(base.optimizer, ""), base.batch_size)
+            if key in ours and columns not in ours[key]:
+                ours[key].append(columns)
+    return ours
 
 
-def _stands_for(network: str) -> str:
-    return STAND_INS.get(network, network)
+def _cifar_key(entry: dict[str, Any]) -> CifarKey:
+    return entry["network"], entry["optimizer"], entry["batch"]
 
 
-def _cifar_table(ours: dict[tuple[str, str, int], list[dict[str, Row]]]) -> Table:
+def _column(config: Config) -> str:
+    """The column of the paper's tables that a method belongs to; empty for none."""
+    kind = metric_kind(config)
+    column = "baseline" if kind == "identity" else kind
+    return column if column in COLUMNS and config.control == "none" else ""
+
+
+def _cifar_table(ours: dict[CifarKey, list[dict[str, Row]]]) -> Table:
     rows: list[list[Cell | str]] = []
     for entry in published()["cifar10"]:
-        key = (entry["network"], entry["optimizer"], entry["batch"])
-        base = entry["baseline"]
-        rows.append(
-            [
-                *_cell(key),
-                "paper, 10 trials",
-                *(Cell(f"{entry[column]:.2f}", entry[column]) for column in COLUMNS),
-                *(_reduced(entry[column], base) for column in list(COLUMNS)[1:]),
-            ]
-        )
+        key = _cifar_key(entry)
+        rows.append(_cifar_row(key, "paper, 10 trials", entry))
         for columns in ours[key]:
             means = {
                 column: 100 * statistics.fmean(scores)
@@ -99,86 +99,73 @@ def _cifar_table(ours: dict[tuple[str, str, int], list[dict[str, Row]]]) -> Tabl
             }
             config = next(iter(columns.values())).arm.config
             trials = min(len(row.trials) for row in columns.values())
-            rows.append(
-                [
-                    *_cell(key),
-                    f"ours, {trials} trials: {scale(config)}",
-                    *(Cell(f"{means[column]:.2f}", means[column]) if column in means else "" for column in COLUMNS),
-                    *(
-                        _reduced(means[column], means["baseline"]) if {column, "baseline"} <= set(means) else ""
-                        for column in list(COLUMNS)[1:]
-                    ),
-                ]
-            )
+            rows.append(_cifar_row(key, f"ours, {trials} trials: {scale(config)}", means))
     return Table(
         caption="Test accuracy on CIFAR-10, in %",
-        head=("network", "optimizer", "batch", "who", *COLUMNS.values(), *(f"error reduced %, {one}" for one in NAMES)),
+        head=(
+            *("network", "optimizer", "batch", "who", *COLUMNS.values()),
+            *(f"error reduced %, {COLUMNS[column].removeprefix('+ ')}" for column in METHODS),
+        ),
         rows=rows,
         numbers=frozenset((2, *range(4, 9))),
         note="Error reduced %: 100 (1 - error / error of the baseline), of the means.",
     )
 
 
-def _cell(key: tuple[str, str, int]) -> list[Cell | str]:
-    return [key[0], key[1], Cell(str(key[2]), key[2])]
-
-
-def _reduced(score: float, baseline: float) -> Cell:
-    value = 100 * (1 - (100 - score) / (100 - baseline))
-    return Cell(f"{value:+.1f}", value)
-
-
-def _gaps(title: str, ours: list[tuple[Config, Methods]]) -> Table:
-    gap = published()["voc"]["gap"]
-    rows: list[list[Cell | str]] = [
-        ["paper, 3 trials", *(Cell(f"{gap[column]:.3f}", gap[column]) for column in COLUMNS)]
+def _cifar_row(key: CifarKey, who: str, means: dict[str, float]) -> list[Cell | str]:
+    reduced = [
+        100 * (1 - (100 - means[column]) / (100 - means["baseline"])) if {column, "baseline"} <= set(means) else None
+        for column in METHODS
     ]
-    for base, methods in ours:
-        rows.append([f"ours: {scale(base)}", *_means(methods, "accuracy_gap", 3)])
+    accuracies = (number(means.get(column), ".2f") for column in COLUMNS)
+    return [key[0], key[1], number(key[2]), who, *accuracies, *(number(value, "+.1f") for value in reduced)]
+
+
+def _gap_table(title: str, settings: list[tuple[Config, Methods]]) -> Table:
+    gap = published()["voc"]["gap"]
     return Table(
         caption=title,
         head=("who", *COLUMNS.values()),
-        rows=rows,
+        rows=[
+            ["paper, 3 trials", *(number(gap[column], ".3f") for column in COLUMNS)],
+            *([f"ours: {scale(base)}", *_means(methods, "accuracy_gap")] for base, methods in settings),
+        ],
         numbers=frozenset((1, 2, 3)),
         note="Training accuracy less test accuracy. The paper also reports segmentation accuracy up by 8.5%"
         " (SobolevTilde) and 7.8% (ReweightedL2), relative.",
     )
 
 
-def _fids(title: str, ours: list[tuple[Config, Methods]]) -> Table:
-    fid, fallen = published()["spade"]["fid"], published()["spade"]["collapsed"]
+def _fid_table(title: str, settings: list[tuple[Config, Methods]]) -> Table:
+    fid, collapsed = published()["spade"]["fid"], published()["spade"]["collapsed"]
     rows: list[list[Cell | str]] = [
         [
             "paper, 6 trials",
             *(
-                Cell(f"{fid[c][0]:.2f} ± {fid[c][1]:.2f}; {fallen[c]} of {fallen['of']} collapsed", fid[c][0])
+                Cell(f"{fid[c][0]:.2f} ± {fid[c][1]:.2f}; {collapsed[c]} of {collapsed['of']} collapsed", fid[c][0])
                 for c in COLUMNS
             ),
         ]
     ]
-    for base, methods in ours:
-        score = str(next(iter(methods.values()))[0].result["score"])  # type: ignore[index]
-        rows.append([f"ours, {score}: {scale(base)}", *_means(methods, score, 3, collapsed=True)])
+    for base, methods in settings:
+        score = score_of(methods)
+        rows.append([f"ours, {score}: {scale(base)}", *_means(methods, score, collapsed=True)])
     return Table(caption=title, head=("who", *COLUMNS.values()), rows=rows, numbers=frozenset((1, 2, 3)))
 
 
-def _means(methods: Methods, key: str, digits: int, collapsed: bool = False) -> list[Cell | str]:
+def _means(methods: Methods, key: str, collapsed: bool = False) -> list[Cell | str]:
     """Mean and spread of a value of the last rows, for the plain optimizer and the paper's two metrics."""
-    by_column: dict[str, Cell | str] = dict.fromkeys(COLUMNS, "")
+    cells: dict[str, Cell | str] = {}
     for trials in methods.values():
-        config = trials[0].config
-        kind = config.metric.partition("(")[0]
-        column = "baseline" if kind == "identity" else kind
-        if column not in COLUMNS or config.control != "none" or by_column[column]:
+        column = _column(trials[0].config)
+        if not column or cells.get(column):
             continue
-        values = [((trial.result or {}).get("last") or {}).get(key) for trial in trials]
-        known = [float(value) for value in values if isinstance(value, int | float)]
-        fallen = sum(trial.status in ("collapsed", "diverged") for trial in trials)
-        remark = f"; {fallen} of {len(trials)} collapsed" if collapsed else ""
-        if known:
-            mean = statistics.fmean(known)
-            spread = f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else ""
-            by_column[column] = Cell(f"{mean:.{digits}f}{spread}{remark}", mean)
-        elif remark:
-            by_column[column] = remark.removeprefix("; ")
-    return list(by_column.values())
+        values = [float(v) for trial in trials if isinstance(v := trial.last().get(key), int | float)]
+        remark = f"{count_collapsed(trials)} of {len(trials)} collapsed" if collapsed else ""
+        if not values:
+            cells[column] = remark
+            continue
+        mean = statistics.fmean(values)
+        spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+        cells[column] = Cell(f"{mean:.3f}{spread}{remark and f'; {remark}'}", mean)
+    return [cells.get(column, "") for column in COLUMNS]

@@ -1,6 +1,6 @@
 """A method against its baseline, pair by pair.
 
-What is decided for cases that are no textbook's:
+Cases that textbooks leave open:
 1. A pair is two scores under one key. Keys that only one side has are left out and counted (`unpaired`).
 2. A score that is None, NaN, infinite or beyond 1e100 is a trial that diverged: it counts as collapsed, and its pair
    has no difference. Since leaving out such pairs flatters whoever diverged, no claim is made in favour of a side that
@@ -8,7 +8,7 @@ What is decided for cases that are no textbook's:
 3. A finite score at or beyond `collapsed` counts as collapsed too, and stays among the differences.
 4. Fewer than 3 differences: no claim, no interval, no p.
 5. All differences zero, to rounding: "identical"; no interval, no p.
-6. All differences equal and not zero: their spread cannot be told, so no claim, no interval, no p.
+6. All differences equal and not zero: their spread is unknown, so no claim, no interval, no p.
 7. Keys that are (initialisation seed, data seed) and share seeds are not independent: the primary statistic is then
    that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None.
 """
@@ -52,11 +52,11 @@ class Comparison:
         p_margin: that the true difference is the margin or more (two one-sided tests); below 5%, "no difference larger
             than the margin" is claimed. Corrected as `p_margin_holm`.
         variance_ratio, p_variance: method's variance over baseline's; Brown-Forsythe.
-        collapsed: trials of (baseline, method) that diverged or collapsed, of `trials` with both keys there.
+        collapsed: trials of (baseline, method) that diverged or collapsed, of the `trials` pairs.
         diverged: pairs in which (only the baseline, only the method) diverged.
         p_collapsed: Fisher's exact test.
         crossed: whether the pairs share seeds.
-        higher_is_better, percent: how the scores are read and told.
+        higher_is_better, percent: how the scores are read and printed.
     """
 
     n: int
@@ -122,7 +122,7 @@ def paired(
         baseline, method: scores by key; None or NaN for a trial that diverged.
         margin: the largest difference that does not matter, in the unit of the scores.
         higher_is_better: False for scores such as FID.
-        percent: the scores are fractions, told in percentage points.
+        percent: the scores are fractions, printed in percentage points.
         perfect: the score without any error, where higher is better.
         collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
 
@@ -137,33 +137,37 @@ def paired(
         better by 1.03 points (95% interval +0.79 to +1.26, p = 0.00085, 4 pairs)
     """
     if not (math.isfinite(margin) and margin > 0):
-        raise ValueError(f"margin={margin!r} cannot be; allowed: above 0, in the unit of the scores")
+        raise ValueError(f"margin: expected a number above 0, in the unit of the scores, got {margin!r}")
     both = [key for key in baseline if key in method]
-    base_all, mine_all = (np.array([_number(side[key]) for key in both], dtype=float) for side in (baseline, method))
-    there = np.isfinite(base_all) & np.isfinite(mine_all)
-    base_N, mine_N = base_all[there], mine_all[there]
-    differences_N = mine_N - base_N
-    # What rounding alone may do to a difference is none.
-    differences_N[np.abs(differences_N) <= _rounding(base_N, mine_N)] = 0.0
+    base_all, method_all = (np.array([_number(side[key]) for key in both], dtype=float) for side in (baseline, method))
+    there = np.isfinite(base_all) & np.isfinite(method_all)
+    base_N, method_N = base_all[there], method_all[there]
+    differences_N = method_N - base_N
+    # A difference that rounding alone may cause is none.
+    differences_N[np.abs(differences_N) <= _rounding(base_N, method_N)] = 0.0
     better_N = differences_N if higher_is_better else -differences_N
 
     estimate, shared = _estimate(
         dict(zip([k for k, ok in zip(both, there, strict=True) if ok], differences_N, strict=True))
     )
-    usable = estimate is not None and float(estimate.error) > _rounding(base_N, mine_N)
-    plain = usable and not shared
-    errors = (perfect - base_N, perfect - mine_N) if higher_is_better else (base_N, mine_N)
+    if estimate is not None and float(estimate.error) <= _rounding(base_N, method_N):
+        estimate = None
+    plain = estimate is not None and not shared
+    errors = (perfect - base_N, perfect - method_N) if higher_is_better else (base_N, method_N)
     reduced, reduced_interval = secondary.error_reduced(*errors) if len(base_N) else (None, None)
-    ratio, p_variance = secondary.spread(base_N, mine_N)
-    fallen = tuple(_collapsed(side, collapsed, higher_is_better) for side in (base_all, mine_all))
+    ratio, p_variance = secondary.spread(base_N, method_N)
+    collapses = (
+        _collapsed(base_all, collapsed, higher_is_better),
+        _collapsed(method_all, collapsed, higher_is_better),
+    )
     return Comparison(
         n=len(differences_N),
         unpaired=len(set(baseline) ^ set(method)),
         baseline_mean=float(base_N.mean()) if len(base_N) else math.nan,
-        method_mean=float(mine_N.mean()) if len(mine_N) else math.nan,
+        method_mean=float(method_N.mean()) if len(method_N) else math.nan,
         difference=float(differences_N.mean()) if len(differences_N) else math.nan,
-        interval=tuple(map(float, estimate.interval())) if usable else None,
-        p=float(estimate.p()) if usable else None,
+        interval=None if estimate is None else _interval(estimate),
+        p=None if estimate is None else float(estimate.p()),
         bootstrap=secondary.bootstrap_interval(differences_N) if plain else None,
         p_wilcoxon=secondary.wilcoxon_p(differences_N) if plain else None,
         wins=int((better_N > 0).sum()),
@@ -171,18 +175,18 @@ def paired(
         losses=int((better_N < 0).sum()),
         error_reduced=reduced,
         error_interval=reduced_interval if plain else None,
-        detectable=estimate.detectable() if usable else None,
+        detectable=None if estimate is None else estimate.detectable(),
         margin=margin,
-        p_margin=float(estimate.p_beyond(margin)) if usable else None,
+        p_margin=None if estimate is None else float(estimate.p_beyond(margin)),
         variance_ratio=ratio,
         p_variance=None if shared else p_variance,
-        collapsed=(fallen[0], fallen[1]),
+        collapsed=collapses,
         trials=len(both),
         diverged=(
-            int((~np.isfinite(base_all) & np.isfinite(mine_all)).sum()),
-            int((np.isfinite(base_all) & ~np.isfinite(mine_all)).sum()),
+            int((~np.isfinite(base_all) & np.isfinite(method_all)).sum()),
+            int((np.isfinite(base_all) & ~np.isfinite(method_all)).sum()),
         ),
-        p_collapsed=secondary.fisher_p((fallen[0], len(both)), (fallen[1], len(both))) if any(fallen) else None,
+        p_collapsed=secondary.fisher_p(collapses, len(both)) if any(collapses) else None,
         crossed=shared,
         higher_is_better=higher_is_better,
         percent=percent,
@@ -191,13 +195,18 @@ def paired(
 
 def _estimate(differences: dict[Hashable, float]) -> tuple[Estimate | None, bool]:
     """The primary statistic, if there are pairs enough, and whether they share seeds."""
-    found = grid(list(differences))
-    if found is not None:
-        enough = min(map(len, found)) > 1
-        return (crossed(as_grid(differences, *found)) if enough else None), True
+    seeds = grid(list(differences))
+    if seeds is not None:
+        enough = min(map(len, seeds)) > 1
+        return (crossed(as_grid(differences, *seeds)) if enough else None), True
     if len(differences) < LEAST_PAIRS:
         return None, False
     return independent(np.array(list(differences.values()))), False
+
+
+def _interval(estimate: Estimate) -> Interval:
+    low, high = estimate.interval()
+    return float(low), float(high)
 
 
 def _rounding(*scores: Array) -> float:
@@ -216,5 +225,5 @@ def _collapsed(scores: Array, threshold: float | None, higher_is_better: bool) -
 
 
 def _number(value: float | None) -> float:
-    # What cannot be squared is no score.
+    # A value whose square overflows is no score.
     return math.nan if value is None or not abs(value) < 1e100 else float(value)

@@ -22,26 +22,25 @@ def adjusted(ps: Sequence[float | None]) -> list[float | None]:
         [0.04, 1.0, None, 0.06]
     """
     order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
-    result: list[float | None] = [None] * len(ps)
+    adjusted_ps: list[float | None] = [None] * len(ps)
     running = 0.0
     for rank, (p, i) in enumerate(order):
         running = max(running, min(1.0, (len(ps) - rank) * p))
-        result[i] = running
-    return result
+        adjusted_ps[i] = running
+    return adjusted_ps
 
 
 def holm(comparisons: Mapping[Key, Comparison], family: int = 0) -> dict[Key, Comparison]:
     """The comparisons of one table, corrected for their number. Differences and equivalences are a family each.
 
     Args:
-        comparisons: by whatever names them.
+        comparisons: by any key.
         family: how many were planned, if these are only some of them.
     """
-    found = list(comparisons.values())
-    unseen = [None] * (family - len(found))
-    ps = adjusted([one.p for one in found] + unseen)
-    margins = adjusted([one.p_margin for one in found] + unseen)
+    unseen: list[float | None] = [None] * (family - len(comparisons))
+    ps = adjusted([comparison.p for comparison in comparisons.values()] + unseen)
+    margins = adjusted([comparison.p_margin for comparison in comparisons.values()] + unseen)
     return {
-        key: replace(one, p_holm=ps[i], p_margin_holm=margins[i], family=len(found) + len(unseen))
-        for i, (key, one) in enumerate(comparisons.items())
+        key: replace(comparison, p_holm=ps[i], p_margin_holm=margins[i], family=len(comparisons) + len(unseen))
+        for i, (key, comparison) in enumerate(comparisons.items())
     }

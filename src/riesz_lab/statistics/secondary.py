@@ -20,11 +20,11 @@ def bootstrap_interval(differences_N: Array, level: float = 0.95, resamples: int
     its replacement.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on degenerate data scipy warns and returns NaN, told as None here
-        found = stats.bootstrap(
+        warnings.simplefilter("ignore")  # on degenerate data scipy warns and returns NaN, which becomes None here
+        interval = stats.bootstrap(
             (differences_N,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=0
         ).confidence_interval
-    return _pair(found.low, found.high)
+    return _pair(interval.low, interval.high)
 
 
 def wilcoxon_p(differences_N: Array) -> float | None:
@@ -40,8 +40,8 @@ def error_reduced(baseline_N: Array, method_N: Array, level: float = 0.95) -> tu
     """100 (1 - mean error / mean error of the baseline), as the paper has it, and Fieller's interval.
 
     Fieller's interval of a ratio of paired means holds r wherever the t interval of method - r baseline holds zero. So
-    it excludes 0% exactly when the primary interval excludes zero. None if the baseline's error itself cannot be told
-    from zero: the ratio is then unbounded.
+    it excludes 0% exactly when the primary interval excludes zero. None if the baseline's error itself may be zero: the
+    ratio is then unbounded.
     """
     base, mean = float(baseline_N.mean()), float(method_N.mean())
     if base <= 0:
@@ -68,17 +68,16 @@ def spread(baseline_N: Array, method_N: Array) -> tuple[float | None, float | No
     """
     if min(len(baseline_N), len(method_N)) < 3:
         return None, None
-    base, mine = float(baseline_N.var(ddof=1)), float(method_N.var(ddof=1))
+    base, method = float(baseline_N.var(ddof=1)), float(method_N.var(ddof=1))
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore")
         p = _number(stats.levene(baseline_N, method_N, center="median").pvalue)
-    return (mine / base if base > 0 else None), p
+    return (method / base if base > 0 else None), p
 
 
-def fisher_p(baseline: tuple[int, int], method: tuple[int, int]) -> float | None:
-    """Fisher's exact test that collapse is as likely with both; each given as (collapsed, trials)."""
-    rows = [[count, total - count] for count, total in (baseline, method)]
-    return None if not baseline[1] or not method[1] else _number(stats.fisher_exact(rows).pvalue)
+def fisher_p(collapsed: tuple[int, int], trials: int) -> float | None:
+    """Fisher's exact test that collapse is as likely with baseline and method, of equally many trials each."""
+    return _number(stats.fisher_exact([[count, trials - count] for count in collapsed]).pvalue) if trials else None
 
 
 def _number(value: Any) -> float | None:

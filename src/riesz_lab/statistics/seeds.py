@@ -1,4 +1,4 @@
-"""Pairs and the seeds that tell them apart: which pairs are independent, and what chance is made of."""
+"""The seeds of pairs: which pairs are independent, and where the spread of scores comes from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def as_grid(values: Mapping[Hashable, float], rows: list[Hashable], columns: lis
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations of a score by their source. Estimates; a negative variance is told as zero."""
+    """Standard deviations of a score by their source. Estimates; a negative variance becomes zero."""
 
     initialisation: float
     data: float
@@ -48,10 +48,10 @@ def components(scores: Mapping[Hashable, float]) -> Components | None:
     Needs scores by (initialisation seed, data seed) on a grid of at least two by two.
     """
     finite = {key: value for key, value in scores.items() if value is not None and np.isfinite(value)}
-    found = grid(list(finite))
-    if found is None or min(map(len, found)) < 2:
+    seeds = grid(list(finite))
+    if seeds is None or min(map(len, seeds)) < 2:
         return None
-    values_IJ = as_grid(finite, *found)
+    values_IJ = as_grid(finite, *seeds)
     by_row, by_column = values_IJ.mean(1), values_IJ.mean(0)
     rest = values_IJ - by_row[:, None] - by_column[None, :] + values_IJ.mean()
     count_rows, count_columns = values_IJ.shape

@@ -1,4 +1,4 @@
-"""What may be said of a comparison, and how. A null result is said as plainly as a positive one."""
+"""The claim that a comparison allows, in words. A null result is stated as plainly as a positive one."""
 
 from __future__ import annotations
 
@@ -14,96 +14,98 @@ LEAST_PAIRS = 3
 ALPHA = 0.05
 
 
-def verdict(found: Comparison) -> Verdict:
+def verdict(comparison: Comparison) -> Verdict:
     """The claim that the primary statistic allows."""
-    p = found.p if found.p_holm is None else found.p_holm
-    only_baseline, only_method = found.diverged
-    if found.n < LEAST_PAIRS:
+    p = comparison.p if comparison.p_holm is None else comparison.p_holm
+    only_baseline, only_method = comparison.diverged
+    if comparison.n < LEAST_PAIRS:
         return "no claim"
-    if found.p is None or p is None:
-        identical = found.ties == found.n and not any(found.diverged)
+    if comparison.p is None or p is None:
+        identical = comparison.ties == comparison.n and not any(comparison.diverged)
         return "identical" if identical else "no claim"
     if p < ALPHA:
-        gains = (found.difference > 0) == found.higher_is_better
-        # The pairs that are left flatter the side whose failures were left out.
+        gains = (comparison.difference > 0) == comparison.higher_is_better
+        # Leaving out failures flatters the side that failed.
         if only_method if gains else only_baseline:
             return "no claim"
         return "better" if gains else "worse"
-    if found.equivalent:
-        return "no claim" if any(found.diverged) else "no difference"
+    if comparison.equivalent:
+        return "no claim" if any(comparison.diverged) else "no difference"
     return "no evidence"
 
 
-def sentence(found: Comparison) -> str:
-    """The verdict in plain words, with the figures it rests on."""
-    return _claim(found) + "".join(f"; {remark}" for remark in _remarks(found))
+def sentence(comparison: Comparison) -> str:
+    """The verdict in plain words, with its numbers."""
+    return _claim(comparison) + "".join(f"; {remark}" for remark in _remarks(comparison))
 
 
-def _claim(found: Comparison) -> str:
-    kind = found.verdict
+def _claim(comparison: Comparison) -> str:
+    kind = comparison.verdict
     if kind in ("better", "worse"):
-        claim = f"{kind} by {_size(abs(found.difference), found)} ({_told(found)})"
-        return claim + (f", yet no more than {_size(found.margin, found)}" if found.equivalent else "")
+        claim = f"{kind} by {_size(abs(comparison.difference), comparison)} ({_format_evidence(comparison)})"
+        return claim + (f", yet no more than {_size(comparison.margin, comparison)}" if comparison.equivalent else "")
     if kind == "no difference":
-        return f"no difference larger than {_size(found.margin, found)}: {_observed(found)}"
+        return f"no difference larger than {_size(comparison.margin, comparison)}: {_observed(comparison)}"
     if kind == "no evidence":
         lead = "no evidence of a difference"
-        if found.p is not None and found.p < ALPHA:
-            lead = f"no evidence that survives the correction for {found.family} comparisons"
-        least = _size(found.detectable or 0.0, found)
-        return f"{lead}: {_observed(found)}; the least that one such comparison shows with 80% power is {least}"
+        if comparison.p is not None and comparison.p < ALPHA:
+            lead = f"no evidence that survives the correction for {comparison.family} comparisons"
+        least = _size(comparison.detectable or 0.0, comparison)
+        return f"{lead}: {_observed(comparison)}; the least that one such comparison shows with 80% power is {least}"
     if kind == "identical":
-        return f"identical in all {found.n} pairs"
-    return "no claim: " + _why_not(found)
+        return f"identical in all {comparison.n} pairs"
+    return "no claim: " + _why_not(comparison)
 
 
-def _why_not(found: Comparison) -> str:
-    if found.n < LEAST_PAIRS:
-        pairs = {0: "no pair of scores is there", 1: "1 pair is too few"}.get(found.n, f"{found.n} pairs are too few")
-        return f"{pairs}, {LEAST_PAIRS} are the least"
-    if found.p is None:
-        if found.crossed:
-            return "pairs that share seeds need a full grid of initialisations and data orders, and some spread"
-        if found.ties == found.n:
-            return f"identical in the {found.n} pairs that are left, but some trials diverged"
-        return f"the difference is the same in all {found.n} pairs, so its spread cannot be told"
-    return f"the difference leaves out trials that diverged: {_observed(found)}"
-
-
-def _observed(found: Comparison) -> str:
-    unit = " points" if found.percent else ""
-    return f"{_signed(found.difference, found)}{unit} ({_told(found)})"
-
-
-def _told(found: Comparison) -> str:
-    assert found.interval is not None
-    assert found.p is not None
-    low, high = (_signed(end, found) for end in found.interval)
-    p = f"p = {_p(found.p)}"
-    if found.p_holm is not None and found.family > 1:
-        p += f", {_p(found.p_holm)} after Holm for {found.family}"
-    return f"95% interval {low} to {high}, {p}, {found.n} pairs"
-
-
-def _remarks(found: Comparison) -> list[str]:
-    remarks = []
-    if any(found.collapsed):
-        base, mine = found.collapsed
-        remarks.append(
-            f"collapsed or diverged: {mine} of {found.trials} trials, baseline {base} of {found.trials}"
-            + ("" if found.p_collapsed is None else f" (Fisher p = {_p(found.p_collapsed)})")
+def _why_not(comparison: Comparison) -> str:
+    if comparison.n < LEAST_PAIRS:
+        pairs = {0: "no pair of scores is there", 1: "1 pair is too few"}.get(
+            comparison.n, f"{comparison.n} pairs are too few"
         )
-    if found.unpaired:
-        remarks.append(f"{found.unpaired} trials without a partner are left out")
+        return f"{pairs}, {LEAST_PAIRS} are the least"
+    if comparison.p is None:
+        if comparison.crossed:
+            return "pairs that share seeds need a full grid of initialisations and data orders, and some spread"
+        if comparison.ties == comparison.n:
+            return f"identical in the {comparison.n} pairs that are left, but some trials diverged"
+        return f"the difference is the same in all {comparison.n} pairs, so its spread cannot be told"
+    return f"the difference leaves out trials that diverged: {_observed(comparison)}"
+
+
+def _observed(comparison: Comparison) -> str:
+    unit = " points" if comparison.percent else ""
+    return f"{_signed(comparison.difference, comparison)}{unit} ({_format_evidence(comparison)})"
+
+
+def _format_evidence(comparison: Comparison) -> str:
+    assert comparison.interval is not None
+    assert comparison.p is not None
+    low, high = (_signed(end, comparison) for end in comparison.interval)
+    p = _p_equals(comparison.p)
+    if comparison.p_holm is not None and comparison.family > 1:
+        p += f", {format_p(comparison.p_holm)} after Holm for {comparison.family}"
+    return f"95% interval {low} to {high}, {p}, {comparison.n} pairs"
+
+
+def _remarks(comparison: Comparison) -> list[str]:
+    remarks = []
+    if any(comparison.collapsed):
+        baseline, method = comparison.collapsed
+        remarks.append(
+            f"collapsed or diverged: {method} of {comparison.trials} trials, baseline {baseline} of {comparison.trials}"
+            + ("" if comparison.p_collapsed is None else f" (Fisher {_p_equals(comparison.p_collapsed)})")
+        )
+    if comparison.unpaired:
+        remarks.append(f"{comparison.unpaired} trials without a partner are left out")
     return remarks
 
 
-def _size(value: float, found: Comparison) -> str:
-    return f"{_digits(100 * value)} points" if found.percent else _digits(value)
+def _size(value: float, comparison: Comparison) -> str:
+    return f"{_digits(100 * value)} points" if comparison.percent else _digits(value)
 
 
-def _signed(value: float, found: Comparison) -> str:
-    scaled = 100 * value if found.percent else value
+def _signed(value: float, comparison: Comparison) -> str:
+    scaled = 100 * value if comparison.percent else value
     return ("-" if scaled < 0 else "+") + _digits(abs(scaled))
 
 
@@ -114,5 +116,15 @@ def _digits(value: float) -> str:
     return f"{value:.{1 - math.floor(math.log10(value))}f}"
 
 
-def _p(p: float) -> str:
-    return "below 0.0001" if p < 1e-4 else f"{p:.2g}"
+def _p_equals(p: float) -> str:
+    return f"p {format_p(p)}" if p < 1e-4 else f"p = {format_p(p)}"
+
+
+def format_p(p: float) -> str:
+    """A p-value with two significant digits.
+
+    Example:
+        >>> [format_p(p) for p in (0.0412, 0.00003)]
+        ['0.041', '< 0.0001']
+    """
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"

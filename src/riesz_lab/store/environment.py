@@ -1,4 +1,4 @@
-"""Where a trial ran: versions, hardware, revision."""
+"""The environment of a trial: versions, hardware, revision."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def memory_gb() -> float | None:
 
 
 def peak_memory_mb() -> int:
-    """The most memory this process ever held, in MB."""
+    """The peak memory of this process, in MB."""
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -92,8 +92,8 @@ def peak_memory_mb() -> int:
 
 
 def bf16_trouble() -> str | None:
-    """Why bf16 cannot be used on this CPU, or None. Tried in a process of its own: where a virtual machine announces
-    instructions that it does not let run, the process dies."""
+    """Why bf16 cannot be used on this CPU, or None. Tested in a separate process, which dies where a virtual machine
+    announces instructions that it does not run."""
     done = subprocess.run([sys.executable, "-c", BF16_PROBE], capture_output=True, text=True, timeout=120)
     if done.returncode == 0:
         return None

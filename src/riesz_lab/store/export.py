@@ -14,9 +14,9 @@ KINDS = (".csv", ".parquet")
 
 
 def write(records: list[dict[str, Any]], path: Path) -> None:
-    """Write records to a file, as its name says; the columns are those of any record, blank where one has none."""
+    """Write records in the format of the file's suffix; a column per name, blank where a record lacks it."""
     if path.suffix not in KINDS:
-        raise ConfigError(f"cannot write {path}: allowed are names that end in {' or '.join(KINDS)}")
+        raise ConfigError(f"output: expected a name that ends in {' or '.join(KINDS)}, got {path}")
     names = list(dict.fromkeys(name for record in records for name in record))
     atomic.write_bytes(path, _csv(records, names) if path.suffix == ".csv" else _parquet(records, names))
 

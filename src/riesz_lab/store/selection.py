@@ -1,4 +1,4 @@
-"""Choosing among stored trials by their settings, and telling what their settings have in common."""
+"""Choose stored trials by their settings; name the settings in which groups differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from riesz_lab.store import StoredTrial
 
 NAMES = [field.name for field in dataclasses.fields(Config)]
 MORE = ("status", "id", "group")
-"""What can be asked for besides settings."""
+"""Names that can be selected by, besides settings."""
 
 
 def select(trials: Iterable[StoredTrial], conditions: Iterable[str]) -> list[StoredTrial]:
@@ -21,15 +21,15 @@ def select(trials: Iterable[StoredTrial], conditions: Iterable[str]) -> list[Sto
 
     Example: select(store.trials, ["recipe=demo", "metric=sobolev-tilde*", "status=finished"])
     """
-    parsed = [_parsed(text) for text in conditions]
+    parsed = [_parse(text) for text in conditions]
     return [trial for trial in trials if all(_meets(trial, name, value) for name, value in parsed)]
 
 
-def _parsed(text: str) -> tuple[str, str]:
+def _parse(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     name = name.strip().replace("-", "_")
     if not equals:
-        raise ConfigError(f"condition {text!r} cannot be read; write name=value, such as recipe=demo or status=failed")
+        raise ConfigError(f"condition: expected name=value, such as recipe=demo or status=failed, got {text!r}")
     if name not in NAMES and name not in MORE:
         raise ConfigError(unknown("setting", name, [*MORE, *NAMES]))
     return name, value.strip()
@@ -52,26 +52,26 @@ def _same_number(value: str, pattern: str) -> bool:
 
 
 def distinguishing(groups: dict[str, Config]) -> dict[str, str]:
-    """What tells groups apart: the settings in which they are not all equal, in words, by the id of the group."""
+    """The settings in which groups differ, in words, by the id of the group."""
     values = {key: config.to_dict() for key, config in groups.items()}
     names = [
         name
         for name in NAMES
-        if name not in (*SEEDS, "recipe", "metric") and len({str(one[name]) for one in values.values()}) > 1
+        if name not in (*SEEDS, "recipe", "metric") and len({str(settings[name]) for settings in values.values()}) > 1
     ]
     defaults = {field.name: field.default for field in dataclasses.fields(Config)}
     return {
-        key: ", ".join(f"{name}={one[name]}" for name in names if getattr(groups[key], name) != defaults[name])
-        for key, one in values.items()
+        key: ", ".join(f"{name}={settings[name]}" for name in names if getattr(groups[key], name) != defaults[name])
+        for key, settings in values.items()
     }
 
 
 def record(trial: StoredTrial) -> dict[str, Any]:
-    """A trial as one flat record: where, what, how it ended, last and best scores, every setting."""
+    """A trial as one flat record: path, ids, status, last and best scores, every setting."""
     flat: dict[str, Any] = {"path": str(trial.path), "id": trial.config.id, "group": trial.config.group}
     flat |= {"status": trial.status, "failure": trial.failure}
-    for which in ("last", "best"):
-        row = (trial.result or {}).get(which) or {}
-        flat |= {f"{which}_{name}": value for name, value in row.items()}
-    settings = trial.config.told()
+    if trial.result is not None:
+        for which, row in (("last", trial.result.last), ("best", trial.result.best)):
+            flat |= {f"{which}_{name}": value for name, value in (row or {}).items()}
+    settings = trial.config.describe()
     return flat | {name: " ".join(value) if isinstance(value, list) else value for name, value in settings.items()}

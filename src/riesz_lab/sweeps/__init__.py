@@ -1,7 +1,7 @@
-"""Sweeps: named sets of trials, how they are run, and what they say.
+"""Sweeps: named sets of trials, how they are run, and their results.
 
-A *sweep* has *arms*, settings whose trials differ by their seeds alone; an arm names the arm it is compared with. The
-truth about every trial is in its directory; a sweep can be stopped, killed, and run again at any moment.
+A *sweep* has *arms*, settings whose trials differ by their seeds alone; an arm names the arm it is compared with. All
+state is in the trials' directories: a sweep can be stopped, killed, and run again at any moment.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def sweep(name: str) -> Sweep:
         9
     """
     if ":" in name:
-        made = load_object("sweep", name)()
-        if not isinstance(made, Sweep):
-            raise ConfigError(f"sweep {name!r} returned {type(made).__name__}; allowed: riesz_lab.sweeps.Sweep")
-        return made
+        loaded = load_object("sweep", name)()
+        if not isinstance(loaded, Sweep):
+            raise ConfigError(f"sweep {name!r}: expected a riesz_lab.sweeps.Sweep, got {type(loaded).__name__}")
+        return loaded
     if name not in SWEEPS:
         raise ConfigError(unknown("sweep", name, SWEEPS) + ", or your own as 'package.module:function'")
     return SWEEPS[name]()

@@ -1,14 +1,34 @@
-"""What a sweep will cost, roughly, before it is started.
+"""What a trial costs, roughly, so that nobody starts a month of training by accident.
 
-CPU: the measured steps of `recipes.costs`, between and beyond them along a line through the two nearest batch sizes.
-GPU: not measured. A step is taken as launching its layers' kernels plus the arithmetic, with the assumptions below.
+CPU: measured steps; between and beyond the measured batch sizes along a line through the two nearest ones.
+GPU: not measured. A step is the launch of its layers' kernels plus the arithmetic, with the assumptions below.
 """
 
 from __future__ import annotations
 
-from riesz_lab.commands.recipes import images
 from riesz_lab.config import Config
-from riesz_lab.recipes.costs import STEP_MS, hours
+from riesz_lab.data import DATASETS
+from riesz_lab.data.scenes.catalog import SCENES
+
+MEASURED_ON = "two cores of a Xeon with AVX-512, float32, plain optimizer"
+
+STEP_MS: dict[str, dict[int, float]] = {
+    "cnn": {50: 20, 100: 38},
+    "resnet20": {8: 30, 32: 60, 128: 220},
+    "resnet56": {8: 85, 32: 180, 128: 650},
+    "vgg11": {32: 300},
+    "vgg16": {6: 220, 8: 250, 128: 2400},
+}
+"""Milliseconds per step by model and batch size: rough, scaled from a few measurements by the work of each model."""
+
+SCENES_STEP_MS: dict[str, float] = {
+    "voc-unet50": 3500,
+    "cityscapes-spade": 26000,
+    "cityscapes-spade-adam": 26000,
+    "camvid-unet-mini": 90,
+    "camvid-spade-mini": 300,
+}
+"""Milliseconds per step by recipe, since the size of a scene counts here, too."""
 
 GPU_LAYER_MS, GPU_TERAFLOPS = 0.35, 10.0
 GPU_ASSUMED = "assumed, not measured: 0.35 ms a layer and step, 10 TFLOP/s"
@@ -23,20 +43,31 @@ WORK: dict[str, tuple[int, float]] = {
 """Layers with weights, and GFLOP of the forward pass on one image; the backward pass is twice that."""
 
 
+def images(config: Config) -> tuple[int, int]:
+    """The number of training and test images; a KeyError for a dataset of unknown size."""
+    known = DATASETS if config.task == "classification" else SCENES
+    train, test = known[config.dataset].images
+    if config.swap_splits:
+        train, test = test, train
+    train, test = min(train, config.train_limit or train), min(test, config.test_limit or test)
+    return (train - config.hold_out, config.hold_out) if config.hold_out else (train, test)
+
+
 def cpu_hours(config: Config) -> float | None:
-    """Hours of one trial on the two cores of `recipes.costs.MEASURED_ON`; None if it cannot be told."""
-    known = {size: time for (model, size), time in STEP_MS.items() if model == config.model}
-    if not known:
-        try:
-            return hours(config, *images(config))
-        except KeyError:
-            return None
-    largest = max(known)
-    return _hours(config, _step_ms(known, config.batch_size), known[largest] / largest / 3)
+    """Hours of one trial on the two cores of `MEASURED_ON`; None if unknown."""
+    if config.recipe in SCENES_STEP_MS:
+        step_ms = SCENES_STEP_MS[config.recipe]
+        return _hours(config, step_ms, step_ms / config.batch_size / 3)
+    if config.model not in STEP_MS:
+        return None
+    measured = STEP_MS[config.model]
+    largest = max(measured)
+    # Evaluating an image costs a third of training on it.
+    return _hours(config, _step_ms(measured, config.batch_size), measured[largest] / largest / 3)
 
 
 def gpu_hours(config: Config) -> float | None:
-    """Hours of one trial on one GPU, by the assumptions above; None if it cannot be told."""
+    """Hours of one trial on one GPU, by the assumptions above; None if unknown."""
     if config.model not in WORK:
         return None
     layers, work = WORK[config.model]
@@ -44,23 +75,31 @@ def gpu_hours(config: Config) -> float | None:
     return _hours(config, GPU_LAYER_MS * layers + 3 * config.batch_size * image_ms, image_ms)
 
 
-def _step_ms(known: dict[int, float], size: int) -> float:
-    if size in known:
-        return known[size]
-    if len(known) == 1:
-        ((only, time),) = known.items()
+def format_hours(hours: float | None) -> str:
+    """A duration in minutes, hours or days."""
+    if hours is None:
+        return "?"
+    if hours < 1.5:
+        return f"{max(1, round(60 * hours))} min"
+    return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def _step_ms(measured: dict[int, float], size: int) -> float:
+    if size in measured:
+        return measured[size]
+    if len(measured) == 1:
+        ((only, time),) = measured.items()
         return time * size / only
-    low, high = sorted(sorted(known, key=lambda one: abs(one - size))[:2])
-    slope = (known[high] - known[low]) / (high - low)
-    return max(known[low] + slope * (size - low), min(known.values()) / 4)
+    low, high = sorted(sorted(measured, key=lambda known: abs(known - size))[:2])
+    slope = (measured[high] - measured[low]) / (high - low)
+    return max(measured[low] + slope * (size - low), min(measured.values()) / 4)
 
 
 def _hours(config: Config, step_ms: float, test_image_ms: float) -> float | None:
     try:
         train, test = images(config)
-    except KeyError:  # data of one's own
+    except KeyError:
         return None
-    train, test = (train - config.hold_out, config.hold_out) if config.hold_out else (train, test)
     steps = config.epochs * -(-train // config.batch_size)
     if config.max_steps is not None:
         steps = min(steps, config.max_steps)

@@ -1,4 +1,4 @@
-"""What a sweep is: arms, the seeds they share, and which arm is compared with which."""
+"""The definition of a sweep: arms, the seeds they share, and which arm is compared with which."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Arm:
     Attributes:
         label: its name in tables.
         config: its settings; the seeds in it are not used.
-        baseline: the label of the arm it is compared with; None for one that is only compared with.
+        baseline: the label of the arm it is compared with; None for a baseline.
     """
 
     label: str
@@ -30,12 +30,12 @@ class Sweep:
 
     Attributes:
         name: what the command line calls it.
-        about: what it asks, in a line.
-        reproduces: which table or figure it is in the paper.
+        about: its question, in a line.
+        reproduces: the table or figure of the paper.
         arms: its settings.
-        trials: seeds per arm unless another number is asked for.
+        trials: seeds per arm by default.
         first_seed: the seeds are this and the following ones.
-        family: comparisons that a claim is corrected for, if this is a part of a sweep that has more.
+        family: comparisons that a claim is corrected for, if this is part of a larger sweep.
         crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
         margin: the largest difference in score that does not matter.
         relative_margin: the same as a share of the baseline's mean, for scores without a fixed scale, such as FID.
@@ -63,7 +63,7 @@ class Sweep:
             if arm.baseline is not None and arm.baseline not in labels:
                 raise ConfigError(f"arm {arm.label!r}: " + unknown("baseline", arm.baseline, labels))
         if self.trials < 1:
-            raise ConfigError(f"trials={self.trials} cannot be; allowed: 1 or more")
+            raise ConfigError(f"trials: expected 1 or more, got {self.trials}")
 
     def __getitem__(self, label: str) -> Arm:
         for arm in self.arms:
@@ -76,9 +76,9 @@ class Sweep:
         return self if count is None else replace(self, trials=count)
 
     def only(self, texts: Iterable[str]) -> Sweep:
-        """The arms whose label, recipe or metric holds one of these texts, and the baselines they need.
+        """The arms whose label, recipe or metric contains one of these texts, and the baselines they need.
 
-        Claims stay corrected for all comparisons of the whole: who picks some has had the choice.
+        Claims stay corrected for all comparisons of the sweep, since the arms may be chosen after a look at them.
         """
         texts = list(texts)
         if not texts:
@@ -117,7 +117,7 @@ class Sweep:
         return [replace(plain, **seeds) for seeds in self.seeds()]  # type: ignore[arg-type]
 
     def all_configs(self) -> list[Config]:
-        """Every trial once, seed by seed, so that whatever is done at any moment can be compared already."""
+        """Every trial once, seed by seed, so that complete trials can be compared at any moment."""
         by_arm = [self.configs(arm) for arm in self.arms]
         unique = {config.id: config for trials in zip(*by_arm, strict=True) for config in trials}
         return list(unique.values())

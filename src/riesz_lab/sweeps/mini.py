@@ -101,19 +101,8 @@ def spade() -> Sweep:
     return _mini(paper.spade(), paper.methods(recipe("camvid-spade-mini"), "Adam"), trials=3, about=about)
 
 
-SWEEPS: dict[str, Callable[[], Sweep]] = {
-    f"{name}-mini": make
-    for name, make in {
-        "table-cifar": table_cifar,
-        "lambda-mnist": lambda_mnist,
-        "lambda-fashion": lambda_fashion,
-        "directions": directions,
-        "variance": variance,
-        "initialisation": initialisation,
-        "regularity": regularity,
-        "curves": curves,
-        "controls": controls,
-        "voc": voc,
-        "spade": spade,
-    }.items()
-}
+MAKERS: tuple[Callable[[], Sweep], ...] = (
+    table_cifar, lambda_mnist, lambda_fashion, directions, variance, initialisation, regularity, curves, controls,
+    voc, spade,
+)  # fmt: skip
+SWEEPS = {make().name: make for make in MAKERS}

@@ -229,16 +229,8 @@ def spade() -> Sweep:
     )
 
 
-SWEEPS: dict[str, Callable[[], Sweep]] = {
-    "table-cifar": table_cifar,
-    "lambda-mnist": lambda_mnist,
-    "lambda-fashion": lambda_fashion,
-    "directions": directions,
-    "variance": variance,
-    "initialisation": initialisation,
-    "regularity": regularity,
-    "curves": curves,
-    "controls": controls,
-    "voc": voc,
-    "spade": spade,
-}
+MAKERS: tuple[Callable[[], Sweep], ...] = (
+    table_cifar, lambda_mnist, lambda_fashion, directions, variance, initialisation, regularity, curves, controls,
+    voc, spade,
+)  # fmt: skip
+SWEEPS = {make().name: make for make in MAKERS}

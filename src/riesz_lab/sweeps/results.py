@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from riesz_lab.config import Config
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.store import Store, StoredTrial
+from riesz_lab.store.result import Which
 from riesz_lab.sweeps.definition import Arm, Sweep
 from riesz_lab.tasks import task_class
 
-Key = tuple[int, int]
+Key = Hashable
+"""(initialisation seed, data seed) of a trial."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What a sweep found.
+    """The results of a sweep.
 
     Attributes:
         sweep: what was run.
@@ -45,7 +47,7 @@ class Table:
     """
 
     sweep: Sweep
-    which: str
+    which: Which
     score: str
     rows: dict[str, Row]
 
@@ -58,18 +60,18 @@ class Table:
     def sentences(self) -> list[str]:
         """The verdicts in plain words."""
         return [
-            f"{label} against {self.rows[label].arm.baseline}: {found.sentence}."
-            for label, found in self.comparisons.items()
+            f"{label} against {self.rows[label].arm.baseline}: {comparison.sentence}."
+            for label, comparison in self.comparisons.items()
         ]
 
     @property
     def percent(self) -> bool:
-        """Whether the scores are fractions, told in percent."""
+        """Whether the scores are fractions, printed in percent."""
         return is_percent(self.score)
 
 
-def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
-    """The table of a sweep, of whatever trials are complete.
+def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
+    """The table of a sweep, of the trials that are complete.
 
     Args:
         sweep: what was run.
@@ -78,17 +80,17 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
             last is honest; the best is for comparison with papers that report it.
     """
     complete = {trial.config.id: trial for trial in store.trials if trial.result is not None}
-    found = {arm.label: _complete(sweep.configs(arm), complete) for arm in sweep.arms}
-    score, higher_is_better = _score(sweep, [trial for trials in found.values() for trial in trials.values()])
+    trials = {arm.label: _complete(sweep.configs(arm), complete) for arm in sweep.arms}
+    score, higher_is_better = _score(sweep, [trial for by_seed in trials.values() for trial in by_seed.values()])
     scores = {
-        label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in trials.items()}
-        for label, trials in found.items()
+        label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in by_seed.items()}
+        for label, by_seed in trials.items()
     }
     comparisons = holm(
         {
             arm.label: paired(
-                _keyed(scores[arm.baseline]),
-                _keyed(scores[arm.label]),
+                scores[arm.baseline],
+                scores[arm.label],
                 margin=_margin(sweep, scores[arm.baseline]),
                 higher_is_better=higher_is_better,
                 percent=is_percent(score),
@@ -100,7 +102,7 @@ def results(sweep: Sweep, store: Store, which: str = "last") -> Table:
         sweep.family,
     )
     rows = {
-        arm.label: Row(arm, found[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
+        arm.label: Row(arm, trials[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
     }
     return Table(sweep, which, score, rows)
@@ -118,19 +120,17 @@ def is_percent(score: str) -> bool:
 
 
 def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
-    """The score's name and whether more of it is better: as the trials say, for a task may have several."""
+    """The score's name and whether higher is better: read from the trials, since a task may have several scores."""
     task = task_class(sweep.arms[0].config.task)
     for trial in trials:
         if trial.result is not None:
-            return str(trial.result["score"]), bool(trial.result.get("higher_is_better", task.higher_is_better))
+            return trial.result.score, trial.result.higher_is_better
     return getattr(task, "score", "score"), task.higher_is_better
 
 
 def _complete(configs: list[Config], complete: dict[str, StoredTrial]) -> dict[Key, StoredTrial]:
     return {
-        (one.effective_init_seed, one.effective_data_seed): complete[one.id] for one in configs if one.id in complete
+        (config.effective_init_seed, config.effective_data_seed): complete[config.id]
+        for config in configs
+        if config.id in complete
     }
-
-
-def _keyed(scores: dict[Key, float | None]) -> dict[Hashable, float | None]:
-    return dict(scores)

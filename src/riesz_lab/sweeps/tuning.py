@@ -1,8 +1,8 @@
 """Fair baselines: the same grid of learning rates, tried equally often, for every arm.
 
 Re-weighting raises the effective step along the mean, so a rate that was tuned for the baseline is not the method's.
-Rates are chosen on images held out of the training data, with seeds that the final trials do not use; the test set has
-no say. The choice is a pure function of stored trials.
+Rates are chosen on images held out of the training data, with seeds that the final trials do not use, and
+never on the test set. The choice is a pure function of stored trials.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from riesz_lab.commands.recipes import images
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
+from riesz_lab.sweeps.costs import images
 from riesz_lab.sweeps.definition import Arm, Sweep
 from riesz_lab.sweeps.results import results
 from riesz_lab.tasks import task_class
@@ -37,9 +37,9 @@ class Tuning:
 
     def __post_init__(self) -> None:
         if len(self.factors) < 2 or min(self.factors) <= 0 or len(set(self.factors)) < len(self.factors):
-            raise ConfigError(f"the grid of rates {self.factors} cannot be; allowed: two or more factors above 0")
+            raise ConfigError(f"lr_factors: expected two or more different factors above 0, got {self.factors}")
         if self.trials < 1:
-            raise ConfigError(f"tune_trials={self.trials} cannot be; allowed: 1 or more")
+            raise ConfigError(f"tune_trials: expected 1 or more, got {self.trials}")
 
 
 @dataclass(frozen=True)
@@ -69,20 +69,20 @@ def search(sweep: Sweep, tuning: Tuning) -> Sweep:
 
 def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
     """The best rate of every arm, once all its tuning trials are complete. Of equals, the smaller."""
-    found = results(search(sweep, tuning), store).rows
+    rows = results(search(sweep, tuning), store).rows
     sign = 1 if task_class(sweep.arms[0].config.task).higher_is_better else -1
     chosen = {}
     for arm in sweep.arms:
         scores: dict[float, float | None] = {}
         for rate in _rates(arm, tuning):
-            row = found[f"{arm.label} lr {rate:g}"]
+            row = rows[f"{arm.label} lr {rate:g}"]
             if len(row.scores) < row.wanted:
                 missing = row.wanted - len(row.scores)
                 raise ConfigError(
                     f"arm {arm.label!r} is not tuned yet: {missing} trials at rate {rate:g} are not complete"
                 )
             finite = [score for score in row.scores.values() if score is not None]
-            # One divergent trial disqualifies a rate: nobody would keep it.
+            # One divergent trial disqualifies a rate.
             scores[rate] = sum(finite) / len(finite) if len(finite) == row.wanted else None
         ranked = sorted((-sign * score, rate) for rate, score in scores.items() if score is not None)
         chosen[arm.label] = Choice(scores, ranked[0][1] if ranked else math.nan)

@@ -1,4 +1,4 @@
-"""Tasks by name. A task supplies data, models, optimizers, losses and scores; the trainer knows none of them."""
+"""Tasks by name. A task supplies data, models, optimizers, losses and scores; the trainer is the same for all."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from riesz_lab.tasks.base import Context, Task
 from riesz_lab.tasks.classification import Classification
 from riesz_lab.tasks.generation import Generation
 from riesz_lab.tasks.segmentation import Segmentation
-from riesz_lab.tasks.user_defined import Own
+from riesz_lab.tasks.user_defined import UserDefined
 
 TASKS: dict[str, type[Task]] = {
     "classification": Classification,
     "segmentation": Segmentation,
     "generation": Generation,
-    "own": Own,
+    "own": UserDefined,
 }
 
 
@@ -23,4 +23,4 @@ def task_class(name: str) -> type[Task]:
     return TASKS[name]
 
 
-__all__ = ["TASKS", "Classification", "Context", "Generation", "Own", "Segmentation", "Task", "task_class"]
+__all__ = ["TASKS", "Classification", "Context", "Generation", "Segmentation", "Task", "UserDefined", "task_class"]

@@ -1,7 +1,4 @@
-"""What generator and discriminator want of each other: hinge loss and feature matching, as SPADE's authors weigh them.
-
-All are means over the discriminator's scales.
-"""
+"""Adversarial losses as in SPADE: hinge loss and feature matching, as means over the discriminator's scales."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ def discriminator_hinge(fake: Verdicts, real: Verdicts) -> Tensor:
 
 
 def generator_hinge(fake: Verdicts) -> Tensor:
-    """-fake: the generator wants its patches judged real, without a bound."""
+    """-fake: the more real its patches look, the less the generator pays, without bound."""
     return _mean([-scale[-1].mean() for scale in fake])
 
 

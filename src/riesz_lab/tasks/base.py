@@ -1,8 +1,7 @@
 """What a task is.
 
-The trainer does the same for every task: for each batch it asks for losses, one per optimizer, and in between it runs
-backward and the optimizer's step. So a network with one loss and a pair of networks that play against each other are
-written the same way:
+The trainer does the same for every task: for each batch it asks for losses, one per optimizer, and after each it runs
+backward and the optimizer's step. So a network with one loss and a pair of adversarial networks are written alike:
 
     def losses(self, batch):
         yield "generator", ...        # the trainer steps the generator here
@@ -12,7 +11,7 @@ written the same way:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +20,10 @@ import torch
 from torch import Tensor, nn
 
 import riesz
+from riesz_lab import models as model_zoo
 from riesz_lab.config import Config
+from riesz_lab.data.images import batches as batching
+from riesz_lab.tasks import optimizers
 from riesz_lab.tasks.meters import Meters
 
 
@@ -31,7 +33,7 @@ class Context:
 
     Attributes:
         device: of this process.
-        rank, world: this process and how many there are; each takes its share of every batch.
+        rank, world: this process and the number of processes; each takes its share of every batch.
         add_up: the sum of a tensor over all processes.
         workers: processes that decode images for this one.
     """
@@ -51,40 +53,35 @@ class Task(ABC):
         higher_is_better: whether more of it is better.
         models, optimizers: by name; the trainer wraps the models in place.
         attachments: the metric on each optimizer that has one.
-        meters: what the task measures while it trains; they are reset after each epoch.
+        meters: means of the current epoch of training.
+        train, test: the two splits.
     """
 
     score: str
-    higher_is_better: ClassVar[bool] = True
+    higher_is_better: bool = True
+    channels_last: ClassVar[bool] = True
+    """Whether the config's setting of this name applies to the models."""
 
-    models: dict[str, nn.Module]
-    optimizers: dict[str, torch.optim.Optimizer]
-    attachments: dict[str, riesz.Attachment]
-    meters: Meters
+    train: Any
+    test: Any
+
+    def __init__(self, config: Config, data_dir: Path, data: Any, context: Context):
+        """Load the data, build models and optimizers."""
+        self.config, self.context = config, context
+        self.models: dict[str, nn.Module] = {}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.attachments: dict[str, riesz.Attachment] = {}
+        self.meters = Meters(context.device)
 
     @classmethod
     @abstractmethod
     def check(cls, config: Config, data_dir: Path, data: Any) -> None:
         """Raise if the trial cannot start: missing data, unknown model. Cheap: it runs before anything is created."""
 
-    @abstractmethod
-    def __init__(self, config: Config, data_dir: Path, data: Any, context: Context):
-        """Load the data, build models and optimizers."""
-
     @classmethod
     @abstractmethod
     def parameters(cls, config: Config) -> int:
-        """How many numbers a recipe trains, without making them."""
-
-    @property
-    @abstractmethod
-    def images(self) -> int:
-        """Training images per epoch."""
-
-    @property
-    @abstractmethod
-    def steps_per_epoch(self) -> int:
-        """Batches per epoch."""
+        """The number of trained parameters of a recipe, without allocating them."""
 
     @abstractmethod
     def batches(self, epoch: int, first: int) -> Iterator[list[Any]]:
@@ -95,17 +92,115 @@ class Task(ABC):
         """The loss of each optimizer on a part of a batch, in the order of their steps; also feeds the meters."""
 
     @abstractmethod
-    def share(self, part: Any, parts: list[Any]) -> float:
-        """The weight of a part in its batch."""
+    def size(self, part: Any) -> int:
+        """What a part of a batch counts: items, or pixels."""
 
     @abstractmethod
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         """Yield None now and then, so that the trainer may stop in between; at last the scores, by name."""
 
     def pictures(self) -> dict[str, bytes]:
-        """What the last evaluation has to show: PNG files by name."""
+        """PNG files of the last evaluation, by name."""
         return {}
 
     def collapsed(self, history: list[dict[str, Any]]) -> str | None:
-        """Why a trial that came to its end is no success, judged by its rows; None if it is one."""
+        """Why a finished trial is no success, judged by its rows; None if it is one."""
         return None
+
+    # -- shared by all tasks -------------------------------------------------------------------------------------------
+
+    @property
+    def images(self) -> int:
+        """Training images per epoch."""
+        return len(self.train)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches per epoch."""
+        return -(-len(self.train) // self.config.batch_size)
+
+    def share(self, part: Any, parts: list[Any]) -> float:
+        """The weight of a part in its batch."""
+        return self.size(part) / max(1, sum(map(self.size, parts)))
+
+    @staticmethod
+    def check_model(config: Config) -> None:
+        """Raise if the model or the optimizer cannot be built."""
+        model_zoo.check(config.model, task=config.task, options=config.model_options)
+        optimizers.check(config)
+
+    @staticmethod
+    def count_parameters(config: Config, *, channels: int, classes: int) -> int:
+        return model_zoo.count(
+            config.model, channels=channels, classes=classes, task=config.task, options=config.model_options
+        )
+
+    def build_model(self, *, channels: int, classes: int) -> nn.Module:
+        """The config's model with its initial weights."""
+        return model_zoo.build(
+            self.config.model,
+            channels=channels,
+            classes=classes,
+            seed=self.config.effective_init_seed,
+            task=self.config.task,
+            options=self.config.model_options,
+        )
+
+    def add_models(self, models: Mapping[str, nn.Module], rates: Mapping[str, float | None] | None = None) -> None:
+        """Move models to the device, and build and direct their optimizers; `rates` override the config's."""
+        for name, model in models.items():
+            model = model.to(self.context.device)
+            if self.channels_last and self.config.channels_last:
+                model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.models[name] = model
+            self.optimizers[name] = optimizers.build(self.config, model, lr=(rates or {}).get(name))
+            attachment = optimizers.attach(self.config, self.optimizers[name], model)
+            if attachment is not None:
+                self.attachments[name] = attachment
+
+    def train_indices(self, epoch: int, first: int) -> list[tuple[Tensor, ...]]:
+        """Positions in the epoch's order: this process's share of each batch from number `first` on, by part."""
+        count, size = len(self.train), self.config.batch_size
+        shares = (
+            batching.share_of(torch.arange(start, min(start + size, count)), self.context.rank, self.context.world)
+            for start in range(first * size, count, size)
+        )
+        return [share.chunk(self.config.accumulate) for share in shares]
+
+    def test_indices(self) -> list[Tensor]:
+        """This process's share of the test images, in batches."""
+        return batching.shares_of_test(
+            len(self.test), self.config.eval_batch_size, self.context.rank, self.context.world
+        )
+
+
+class SupervisedTask(Task):
+    """A task with one model and batches of (inputs, targets)."""
+
+    score_names: tuple[str, ...] = ("test_loss", "test_accuracy")
+
+    def __init__(self, config: Config, data_dir: Path, data: Any, context: Context):
+        super().__init__(config, data_dir, data, context)
+        self.scores = Meters(context.device)
+
+    @abstractmethod
+    def measure(self, meters: Meters, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """The mean loss of a batch; it and the other scores are added to the meters."""
+
+    @abstractmethod
+    def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """This process's share of the test items."""
+
+    def losses(self, part: tuple[Tensor, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        yield "model", self.measure(self.meters, "train", part)
+
+    def size(self, part: tuple[Tensor, Tensor]) -> int:
+        return len(part[1])
+
+    @torch.no_grad()
+    def evaluate(self) -> Iterator[dict[str, float] | None]:
+        self.scores.reset(*self.score_names)
+        for batch in self.test_batches():
+            self.measure(self.scores, "test", batch)
+            yield None
+        yield self.scores.means(self.context.add_up)

@@ -2,8 +2,8 @@
 
 `fid_inception` is the published FID: Inception's features through torch-fidelity, with its weights from a local file.
 `fid_proxy` takes a small fixed network of random weights instead. It falls as images come to look alike in colour,
-edges and texture, and it can be had everywhere; it is comparable with itself at one size of images and on one set of
-scenes, and with no published FID.
+edges and texture, and needs no file; it is comparable with itself at one size of images and on one set of scenes, and
+with no published FID.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from riesz_lab import models
-from riesz_lab.errors import BadFileError, ConfigError, LabError
+from riesz_lab.errors import BadFileError, ConfigError, LabError, first_line
 from riesz_lab.models import pretrained
 
 PROXY_SEED = 20210501
-"""Chosen once: another seed is another score."""
+"""Fixed: another seed is another score."""
 
 
 class ProxyFeatures(nn.Module):
@@ -38,6 +38,7 @@ class ProxyFeatures(nn.Module):
         for outputs in self.filters:
             conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
             nn.init.kaiming_normal_(conv.weight)
+            assert conv.bias is not None
             nn.init.zeros_(conv.bias)
             layers.append(conv)
             inputs = outputs
@@ -55,7 +56,7 @@ class ProxyFeatures(nn.Module):
 
 
 class FID:
-    """torchmetrics' score, fed with images in -1..1; real images are taken once and kept."""
+    """torchmetrics' score, fed with images in -1..1; real images are added once and kept."""
 
     def __init__(self, **options: Any):
         # On first use: importing it takes seconds.
@@ -66,12 +67,12 @@ class FID:
 
     @property
     def has_real(self) -> bool:
-        """Whether the real images were taken."""
+        """Whether the real images were added."""
         return bool(self.torchmetrics.real_features_num_samples)
 
     def add(self, images: Tensor, *, real: bool) -> None:
-        """To bytes, as an image file would hold them, so that real and generated ones are rounded alike."""
-        # What is no number would become a byte like any other.
+        """Add images as bytes, so that real and generated ones are rounded alike."""
+        # NaN would become a byte like any other.
         self.finite &= bool(images.isfinite().all())
         self.torchmetrics.update(as_bytes(images), real=real)
 
@@ -80,7 +81,7 @@ class FID:
         self.finite = True
 
     def distance(self) -> float:
-        """The score; no number if an image was none."""
+        """The score; NaN if an image was not finite."""
         return float(self.torchmetrics.compute()) if self.finite else math.nan
 
     def diversity(self) -> float:
@@ -128,7 +129,7 @@ def build(kind: str, weights: str, data_dir: Path, device: torch.device) -> FID:
 
 
 def _inception(path: Path) -> FID:
-    # torch-fidelity would run whatever code the file holds: it is read as tensors here, and written anew for it.
+    # torch-fidelity would run any code in the file: it is read as tensors here, and rewritten for it.
     tensors = pretrained.read(path)
     with tempfile.TemporaryDirectory() as folder:
         clean = Path(folder) / "inception.pth"
@@ -136,6 +137,4 @@ def _inception(path: Path) -> FID:
         try:
             return FID(feature=2048, feature_extractor_weights_path=str(clean))
         except (RuntimeError, KeyError) as error:
-            raise BadFileError(
-                f"{path} does not hold Inception's weights: {str(error).splitlines()[0][:200]}"
-            ) from None
+            raise BadFileError(f"{path} does not hold Inception's weights: {first_line(error)}") from None

@@ -1,8 +1,8 @@
-"""When a generator counts as collapsed. The paper counts such trials apart, and so do we.
+"""When a generator counts as collapsed. As in the paper, such trials are counted apart.
 
 A trial is judged at its end, by its last two evaluations, and needs two. It has collapsed if each of them shows one of
 
-1. a score (a Fréchet distance: less is better) that is no number; or that is more than twice the best of any earlier
+1. a score (a Fréchet distance: less is better) that is not finite; or that is more than twice the best of any earlier
    evaluation and, where it was measured, more than a quarter of what the untrained generator scored;
 2. generated images whose features vary less than a tenth as much as those of the real ones (`diversity`).
 

@@ -1,9 +1,9 @@
 """Images from label maps with SPADE: hinge loss, feature matching, optionally a perceptual loss; scored by FID.
 
-The generator sees one channel per label, one for void, and one for the edges between objects where scenes tell them
-apart; the discriminator sees the same channels beside the image. As SPADE's authors do it: the generator takes its
-step first; then images are made anew, without gradient, for the discriminator's step. No average of the generator's
-weights is kept: what is scored is the generator itself, in evaluation mode.
+The generator sees one channel per label, one for void, and one for the edges between objects where scenes have
+instances; the discriminator sees the same channels beside the image. As SPADE's authors do it, the generator takes its
+step first; then new images are generated, without gradient, for the discriminator's step. No average of the generator's
+weights is kept: the generator itself is scored, in evaluation mode.
 """
 
 from __future__ import annotations
@@ -29,27 +29,23 @@ from riesz_lab.models import pretrained
 from riesz_lab.models.patchgan import MultiscaleDiscriminator
 from riesz_lab.models.perceptual import PerceptualLoss
 from riesz_lab.models.spade import STRIDE
-from riesz_lab.tasks import fid, pictures
-from riesz_lab.tasks import gan_collapse as collapse
+from riesz_lab.tasks import fid, gan_collapse, pictures
 from riesz_lab.tasks.adversarial import Verdicts, discriminator_hinge, feature_distance, generator_hinge
 from riesz_lab.tasks.base import Context
-from riesz_lab.tasks.meters import Meters
-from riesz_lab.tasks.scenes import SceneTask, Shown
-from riesz_lab.training import optimizers
+from riesz_lab.tasks.scenes import SceneTask
 from riesz_lab.utils.randomness import derived
 
 
 class Generation(SceneTask):
-    higher_is_better: ClassVar[bool] = False
+    higher_is_better = False
+    multiple: ClassVar[int] = STRIDE
 
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Scenes | None) -> None:
-        models.check(config.model, task=config.task, options=config.model_options)
+        super().check(config, data_dir, data)
         _discriminator_size(config.discriminator_options, 4)
-        optimizers.check(config)
-        cls.check_scenes(config, data_dir, data, multiple=STRIDE)
         if config.fit != "resize":
-            raise ConfigError(f"fit={config.fit!r} is for segmentation; allowed for generation: resize")
+            raise ConfigError(f"fit: expected 'resize' for generation, got {config.fit!r}")
         if config.perceptual:
             if not config.perceptual_weights:
                 raise ConfigError(f"perceptual={config.perceptual:g} needs perceptual_weights, a file of VGG-19")
@@ -58,65 +54,52 @@ class Generation(SceneTask):
 
     @classmethod
     def parameters(cls, config: Config) -> int:
-        # Of the datasets we know, Cityscapes alone tells objects apart.
+        # Of the built-in datasets, Cityscapes alone has instances.
         channels = _channels(SCENES[config.dataset].labels(config.label_set).classes, config.dataset == "cityscapes")
         discriminator = _discriminator_size(config.discriminator_options, channels + 3)
-        return discriminator + models.count(
-            config.model, channels=channels, classes=3, task=config.task, options=config.model_options
-        )
+        return discriminator + cls.count_parameters(config, channels=channels, classes=3)
 
     def __init__(self, config: Config, data_dir: Path, data: Scenes | None, context: Context):
         if context.world > 1:
-            raise LabError(f"devices={context.world} cannot be: generation runs on one device; allowed: 1")
-        self._load(config, data_dir, data, context)
+            raise LabError(f"devices: expected 1, since generation runs on one device, got {context.world}")
+        super().__init__(config, data_dir, data, context)
         if len(self.test) < 2:
-            raise LabError("FID needs two test scenes or more")
+            raise LabError(f"FID: expected two test scenes or more, got {len(self.test)}")
         self.score = f"fid_{config.fid}"
         channels = _channels(self.scenes.labels.classes, self.scenes.instances)
-        generator = models.build(
-            config.model,
-            channels=channels,
-            classes=3,
-            seed=config.effective_init_seed,
-            task=config.task,
-            options=config.model_options,
-        )
+        generator = self.build_model(channels=channels, classes=3)
         discriminator = models.seeded(
             lambda: _discriminator(config.discriminator_options)(channels + 3),
             derived("discriminator", config.effective_init_seed),
         )
-        self.models = {"generator": self._placed(generator), "discriminator": self._placed(discriminator)}
         rates = {"generator": config.lr, "discriminator": config.discriminator_lr}
-        self.optimizers = {name: optimizers.build(config, model, lr=rates[name]) for name, model in self.models.items()}
-        attached = {name: optimizers.attach(config, self.optimizers[name], self.models[name]) for name in self.models}
-        self.attachments = {name: attachment for name, attachment in attached.items() if attachment is not None}
+        self.add_models({"generator": generator, "discriminator": discriminator}, rates)
         self.perceptual: PerceptualLoss | None = None
         if config.perceptual:
             file = pretrained.find(config.perceptual_weights, data_dir, "perceptual_weights")
             self.perceptual = PerceptualLoss(file).to(context.device)
         self.fid = fid.build(config.fid, config.fid_weights, data_dir, context.device)
-        self.meters = Meters(context.device)
 
     def losses(self, part: SceneBatch) -> Iterator[tuple[str, Tensor]]:
         labels, real = self._inputs(part)
         generator, discriminator = self.models["generator"], self.models["discriminator"]
-        # The discriminator judges here and does not learn: its own gradients would cost time and stay for its step.
+        # The discriminator is not trained here: its gradients would cost time and add to those of its own step.
         discriminator.requires_grad_(False)
         yield "generator", self._generator_loss(labels, real)
         discriminator.requires_grad_(True)
         with torch.no_grad():
             fake = generator(labels)
-        of_fake, of_real = self._judged(labels, fake, real)
-        loss = discriminator_hinge(of_fake, of_real)
+        fake_features, real_features = self._features(labels, fake, real)
+        loss = discriminator_hinge(fake_features, real_features)
         self.meters.add("discriminator_loss", loss * len(part), len(part))
         yield "discriminator", loss
 
     def _generator_loss(self, labels: Tensor, real: Tensor) -> Tensor:
         fake = self.models["generator"](labels)
-        of_fake, of_real = self._judged(labels, fake, real)
+        fake_features, real_features = self._features(labels, fake, real)
         terms = {
-            "hinge_loss": generator_hinge(of_fake),
-            "feature_loss": self.config.feature_matching * feature_distance(of_fake, of_real),
+            "hinge_loss": generator_hinge(fake_features),
+            "feature_loss": self.config.feature_matching * feature_distance(fake_features, real_features),
         }
         if self.perceptual is not None:
             terms["perceptual_loss"] = self.config.perceptual * self.perceptual(fake, real)
@@ -124,15 +107,15 @@ class Generation(SceneTask):
             self.meters.add(name, term * len(real), len(real))
         return torch.stack(list(terms.values())).sum()
 
-    def share(self, part: SceneBatch, parts: list[SceneBatch]) -> float:
-        return len(part) / sum(len(other) for other in parts)
+    def size(self, part: SceneBatch) -> int:
+        return len(part)
 
     @torch.no_grad()
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         """As many images are generated as there are test scenes, from their label maps, and compared with theirs."""
         take_real = not self.fid.has_real
         self.fid.forget_generated()
-        self.shown: Shown = {}
+        self.shown.clear()
         for numbers, batch in self.test_batches():
             labels, real = self._inputs(batch)
             fake = self.models["generator"](labels)
@@ -151,7 +134,7 @@ class Generation(SceneTask):
         return {"samples": pictures.grid(rows)}
 
     def collapsed(self, history: list[dict[str, Any]]) -> str | None:
-        return collapse.collapsed(history, self.score)
+        return gan_collapse.collapsed(history, self.score)
 
     def _inputs(self, batch: SceneBatch) -> tuple[Tensor, Tensor]:
         """Label maps as channels of zeros and ones, and images in -1..1."""
@@ -164,16 +147,16 @@ class Generation(SceneTask):
             maps = torch.cat([maps, batch.edges_NHW.to(self.context.device).unsqueeze(1).float()], 1)
         layout = torch.channels_last if self.config.channels_last else torch.contiguous_format
         factor, offset = torch.tensor(1 / 127.5), torch.tensor(-1.0)
-        return maps.contiguous(memory_format=layout), self._normalised(batch.images_NHWC, factor, offset)
+        return maps.contiguous(memory_format=layout), self.normalised(batch.images_NHWC, factor, offset)
 
-    def _judged(self, labels: Tensor, fake: Tensor, real: Tensor) -> tuple[Verdicts, Verdicts]:
-        """Both in one pass, as the authors: what a pass changes, spectral norm's estimate, changes for both alike."""
+    def _features(self, labels: Tensor, fake: Tensor, real: Tensor) -> tuple[Verdicts, Verdicts]:
+        """Both in one pass, as the authors do: each pass updates spectral norm's estimate."""
         pairs = torch.cat([torch.cat([labels, fake], 1), torch.cat([labels, real], 1)])
-        found = self.models["discriminator"](pairs)
+        scales = self.models["discriminator"](pairs)
         count = len(fake)
         return (
-            [[feature[:count] for feature in scale] for scale in found],
-            [[feature[count:] for feature in scale] for scale in found],
+            [[feature[:count] for feature in scale] for scale in scales],
+            [[feature[count:] for feature in scale] for scale in scales],
         )
 
 

@@ -1,4 +1,4 @@
-"""Running means that stay on the device: adding to them waits for nothing, reading them does."""
+"""Running means on the device: adding to them does not wait for it, reading them does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Meters:
 
     def __init__(self, device: torch.device):
         self.device = device
-        # Float64, where the device has it: thousands of small batches must not round away.
+        # float64 where the device has it: sums over thousands of batches must not lose the small ones.
         self.dtype = torch.float32 if device.type == "mps" else torch.float64
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, int] = {}
@@ -34,9 +34,12 @@ class Meters:
         totals = add_up(torch.stack([torch.stack(list(self.sums.values())), counts.to(self.device)]))
         return dict(zip(self.sums, (totals[0] / totals[1]).tolist(), strict=True))
 
-    def reset(self) -> None:
+    def reset(self, *names: str) -> None:
+        """Start anew, with zero items under `names`: processes without items must add up the same names."""
         self.sums.clear()
         self.counts.clear()
+        for name in names:
+            self.add(name, torch.zeros(()), 0)
 
     def state(self, add_up: Callable[[Tensor], Tensor] = lambda local: local) -> dict[str, dict[str, Tensor | int]]:
         """The sums and counts of all processes together; each of them must call it."""
@@ -49,7 +52,7 @@ class Meters:
         }
 
     def restore(self, state: dict[str, dict[str, Tensor | int]], first: bool = True) -> None:
-        """Take up a saved state. It is that of all processes, so the first one has it and the others begin at zero."""
+        """Load a saved state. It is the sum over processes, so the first one takes it and the others start at zero."""
         self.reset()
         for name, saved in state.items():
             total = torch.as_tensor(saved["sum"]).to(self.device, self.dtype)

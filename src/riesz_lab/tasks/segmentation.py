@@ -1,7 +1,7 @@
 """Semantic segmentation: cross entropy per pixel, mean intersection over union, pixel accuracy.
 
-Void pixels are neither trained on nor scored. Every epoch also tells the generalisation gap, of the loss (test minus
-train) and of the accuracy (train minus test); the training side is the mean over the epoch as it was trained.
+Void pixels are neither trained on nor scored. Every evaluation also gives the generalisation gap, of the loss (test
+minus train) and of the accuracy (train minus test); the training side is the mean over the epoch during training.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from riesz_lab import models
 from riesz_lab.config import Config
 from riesz_lab.data.scenes.batches import SceneBatch
 from riesz_lab.data.scenes.catalog import SCENES
@@ -25,8 +24,7 @@ from riesz_lab.models.unet import UNet
 from riesz_lab.tasks import pictures
 from riesz_lab.tasks.base import Context
 from riesz_lab.tasks.meters import Meters
-from riesz_lab.tasks.scenes import SceneTask, Shown
-from riesz_lab.training import optimizers
+from riesz_lab.tasks.scenes import SceneTask
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """ImageNet's, as pretrained encoders expect."""
@@ -37,50 +35,36 @@ class Segmentation(SceneTask):
 
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Scenes | None) -> None:
-        models.check(config.model, task=config.task, options=config.model_options)
-        optimizers.check(config)
-        cls.check_scenes(config, data_dir, data, multiple=1)
+        super().check(config, data_dir, data)
         if config.pretrained:
             pretrained.find(config.pretrained, data_dir, "pretrained")
 
     @classmethod
     def parameters(cls, config: Config) -> int:
         classes = SCENES[config.dataset].labels(config.label_set).classes
-        return models.count(config.model, channels=3, classes=classes, task=config.task, options=config.model_options)
+        return cls.count_parameters(config, channels=3, classes=classes)
 
     def __init__(self, config: Config, data_dir: Path, data: Scenes | None, context: Context):
         # On first use: importing it takes seconds.
         from torchmetrics.classification import MulticlassJaccardIndex
 
-        self._load(config, data_dir, data, context)
-        classes = self.scenes.labels.classes
-        model = models.build(
-            config.model,
-            channels=3,
-            classes=classes,
-            seed=config.effective_init_seed,
-            task=config.task,
-            options=config.model_options,
-        )
+        super().__init__(config, data_dir, data, context)
+        classes, device = self.scenes.labels.classes, context.device
+        model = self.build_model(channels=3, classes=classes)
         if config.pretrained:
             if not isinstance(model, UNet):
-                raise ConfigError(f"pretrained={config.pretrained!r} is for model 'unet', not {config.model!r}")
-            pretrained.load_into(
-                model.encoder, pretrained.find(config.pretrained, data_dir, "pretrained"), extra=("fc.",)
-            )
-        model = self._placed(model)
-        self.models = {"model": model}
-        self.optimizers = {"model": optimizers.build(config, model)}
-        attachment = optimizers.attach(config, self.optimizers["model"], model)
-        self.attachments = {} if attachment is None else {"model": attachment}
-        self.meters, self.test_meters = Meters(context.device), Meters(context.device)
+                raise ConfigError(f"pretrained: expected model 'unet', got {config.model!r}")
+            file = pretrained.find(config.pretrained, data_dir, "pretrained")
+            pretrained.load_into(model.encoder, file, extra=("fc.",))
+        self.add_models({"model": model})
+        self.test_meters = Meters(device)
         self.balance: Tensor | None = None
-        """With several processes: what this one's loss of the current batch weighs among theirs."""
+        """With several processes: the weight of this one's loss of the current batch."""
         self.iou = MulticlassJaccardIndex(classes, ignore_index=VOID, validate_args=False, sync_on_compute=False)
-        self.iou.to(context.device)
-        std = torch.tensor(STD, device=context.device).view(1, 3, 1, 1)
+        self.iou.to(device)
+        std = torch.tensor(STD, device=device).view(1, 3, 1, 1)
         self.factor = 1 / (255 * std)
-        self.offset = -torch.tensor(MEAN, device=context.device).view(1, 3, 1, 1) / std
+        self.offset = -torch.tensor(MEAN, device=device).view(1, 3, 1, 1) / std
 
     def batches(self, epoch: int, first: int) -> Iterator[list[SceneBatch]]:
         for parts in super().batches(epoch, first):
@@ -91,11 +75,11 @@ class Segmentation(SceneTask):
         _, loss = self._predict(part, self.meters, "train")
         yield "model", loss if self.balance is None else loss * self.balance
 
-    def share(self, part: SceneBatch, parts: list[SceneBatch]) -> float:
-        return part.pixels / max(1, sum(other.pixels for other in parts))
+    def size(self, part: SceneBatch) -> int:
+        return part.pixels
 
     def _balance(self, parts: list[SceneBatch]) -> Tensor:
-        # Gradients are averaged over processes as equals, but pixels are to be equals, as in one process. The number
+        # Gradients are averaged over processes, but every pixel is to weigh the same, as in one process. The weight
         # stays on the device: reading it would wait.
         own = sum(part.pixels for part in parts)
         pixels = self.context.add_up(torch.tensor(own, dtype=self.meters.dtype, device=self.context.device))
@@ -103,12 +87,9 @@ class Segmentation(SceneTask):
 
     @torch.no_grad()
     def evaluate(self) -> Iterator[dict[str, float] | None]:
-        self.test_meters.reset()
+        self.test_meters.reset("test_loss", "test_accuracy")
         self.iou.reset()
-        # A process without test scenes adds up the same names.
-        for name in ("test_loss", "test_accuracy"):
-            self.test_meters.add(name, torch.zeros(()), 0)
-        self.shown: Shown = {}
+        self.shown.clear()
         for numbers, batch in self.test_batches():
             logits, _ = self._predict(batch, self.test_meters, "test")
             predicted = logits.argmax(1)
@@ -131,13 +112,13 @@ class Segmentation(SceneTask):
 
     def _predict(self, batch: SceneBatch, meters: Meters, split: str) -> tuple[Tensor, Tensor]:
         """Class scores and their mean loss over pixels that are not void; both are added to the meters."""
-        images = self._normalised(batch.images_NHWC, self.factor, self.offset)
+        images = self.normalised(batch.images_NHWC, self.factor, self.offset)
         labels = batch.labels_NHW.to(self.context.device, non_blocking=True).long()
         logits = self.models["model"](images)
         total = functional.cross_entropy(logits, labels, ignore_index=VOID, reduction="sum")
         meters.add(f"{split}_loss", total, batch.pixels)
         meters.add(f"{split}_accuracy", (logits.argmax(1) == labels).sum(), batch.pixels)
-        # A batch may be void altogether; its loss is zero then, not no number.
+        # A batch may be all void; its loss is then zero, not NaN.
         return logits, total / max(1, batch.pixels)
 
 

@@ -1,10 +1,10 @@
-"""A user's own model, data and loss: what `riesz compare` trains when it is given a `build` function."""
+"""A user's model, data and loss: what `riesz compare` trains when it is given a `build` function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,21 +13,21 @@ from torch.utils.data import TensorDataset, default_collate
 from riesz_lab.config import Config
 from riesz_lab.data.images import batches as batching
 from riesz_lab.errors import ConfigError
-from riesz_lab.tasks.base import Context, Task
+from riesz_lab.tasks import optimizers
+from riesz_lab.tasks.base import Context, SupervisedTask
 from riesz_lab.tasks.meters import Meters
-from riesz_lab.training import optimizers
 from riesz_lab.utils import randomness
 
 FORM = "model, (train, test), loss: an nn.Module, two datasets with a length, and a function loss(outputs, targets)"
 
 
-class Own(Task):
+class UserDefined(SupervisedTask):
     """`build()` returns model, (train, test) and loss.
 
     The score is test accuracy where targets are class numbers and outputs have one column per class, else test loss.
     """
 
-    score = "test_loss"
+    channels_last: ClassVar[bool] = False
 
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Callable[[], Any] | None) -> None:
@@ -40,60 +40,28 @@ class Own(Task):
         return 0
 
     def __init__(self, config: Config, data_dir: Path, data: Callable[[], Any], context: Context):
-        self.config, self.context = config, context
+        super().__init__(config, data_dir, data, context)
         randomness.seed_all(randomness.derived("initialisation", config.effective_init_seed))
         model, (self.train, self.test), self.loss = _checked(data())
-        model = model.to(context.device)
-        self.models = {"model": model}
-        self.optimizers = {"model": optimizers.build(config, model)}
-        attachment = optimizers.attach(config, self.optimizers["model"], model)
-        self.attachments = {} if attachment is None else {"model": attachment}
-        self.meters, self.scores = Meters(context.device), Meters(context.device)
-        if self._counts_classes():
-            self.score = "test_accuracy"
-        self.higher_is_better = self.score == "test_accuracy"  # type: ignore[misc]
-
-    @property
-    def images(self) -> int:
-        return len(self.train)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return -(-len(self.train) // self.config.batch_size)
+        self.add_models({"model": model})
+        self.higher_is_better = self._classifies()
+        self.score = "test_accuracy" if self.higher_is_better else "test_loss"
+        self.score_names = ("test_loss", "test_accuracy") if self.higher_is_better else ("test_loss",)
 
     def batches(self, epoch: int, first: int) -> Iterator[list[Any]]:
-        size, count = self.config.batch_size, len(self.train)
-        order = batching.epoch_order(self.config.effective_data_seed, epoch, count)
-        for start in range(first * size, count, size):
-            mine = batching.share_of(order[start : start + size], self.context.rank, self.context.world)
-            yield [self._batch(self.train, part) for part in mine.chunk(self.config.accumulate)]
+        order = batching.epoch_order(self.config.effective_data_seed, epoch, len(self.train))
+        for chunks in self.train_indices(epoch, first):
+            yield [self._batch(self.train, order[chunk]) for chunk in chunks]
 
-    def losses(self, part: tuple[Tensor, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        yield "model", self._measure(self.meters, "train", part)
+    def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return (self._batch(self.test, chosen) for chosen in self.test_indices())
 
-    def share(self, part: tuple[Tensor, Tensor], parts: list[tuple[Tensor, Tensor]]) -> float:
-        return len(part[1]) / sum(len(other[1]) for other in parts)
-
-    @torch.no_grad()
-    def evaluate(self) -> Iterator[dict[str, float] | None]:
-        self.scores.reset()
-        # A process without test items adds up the same names.
-        for name in ("test_loss", "test_accuracy") if self.score == "test_accuracy" else ("test_loss",):
-            self.scores.add(name, torch.zeros(()), 0)
-        mine = batching.shares_of_test(
-            len(self.test), self.config.eval_batch_size, self.context.rank, self.context.world
-        )
-        for chosen in mine:
-            self._measure(self.scores, "test", self._batch(self.test, chosen))
-            yield None
-        yield self.scores.means(self.context.add_up)
-
-    def _measure(self, meters: Meters, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
+    def measure(self, meters: Meters, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
         inputs, targets = batch
         outputs = self.models["model"](inputs)
         loss = self.loss(outputs, targets)
         if not isinstance(loss, Tensor) or loss.dim():
-            raise ConfigError(f"loss returned {loss!r:.80}; allowed: a tensor with one number, such as a mean")
+            raise ConfigError(f"loss: expected a tensor with one number, such as a mean, got {loss!r:.80}")
         meters.add(f"{split}_loss", loss * len(targets), len(targets))
         if self.score == "test_accuracy":
             meters.add(f"{split}_accuracy", (outputs.argmax(1) == targets).sum(), len(targets))
@@ -105,7 +73,7 @@ class Own(Task):
         return inputs.to(self.context.device), targets.to(self.context.device)
 
     @torch.no_grad()
-    def _counts_classes(self) -> bool:
+    def _classifies(self) -> bool:
         inputs, targets = self._batch(self.test, torch.arange(min(2, len(self.test))))
         if targets.is_floating_point() or targets.dim() != 1:
             return False
@@ -123,5 +91,5 @@ def _checked(built: Any) -> Any:
     except (TypeError, ValueError):
         right = False
     if not right:
-        raise ConfigError(f"build returned {type(built).__name__} {built!r:.80}; allowed: {FORM}")
+        raise ConfigError(f"build: expected {FORM}; got {type(built).__name__} {built!r:.80}")
     return model, (train, test), loss

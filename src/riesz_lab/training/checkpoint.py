@@ -1,10 +1,10 @@
-"""The state of a running trial on disk: two files in a directory that appears as a whole.
+"""The state of a running trial on disk: two files in a directory that is written atomically.
 
     checkpoints/step-000001234/
         weights.safetensors   the weights and buffers of every model
         state.pt              the rest, plain values and tensors only: it loads with `weights_only=True`
 
-The two newest are kept: should the disk lose one, the one before still continues the trial, to the same end.
+The two newest are kept: if the disk loses one, the trial continues from the other, to the same result.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from riesz_lab.errors import BadFileError
+from riesz_lab.errors import BadFileError, first_line
+from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import parallel
 from riesz_lab.utils import atomic
 
@@ -28,7 +28,7 @@ KEPT = 2
 
 
 def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str, Any], write: bool = True) -> None:
-    """Write the checkpoint of this step, then drop all but the newest. Without `write`, only help to pack."""
+    """Write the checkpoint of this step, then drop all but the newest. Without `write`, only take part in `pack`."""
     weights = pack(models, write)
     if not write:
         return
@@ -36,22 +36,22 @@ def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str,
     torch.save(state, buffer)
 
     def fill(target: Path) -> None:
-        # As bytes: a full disk is then one plain OSError, not one kind of error per library.
+        # As bytes: a full disk is then an OSError, not an error of each library.
         (target / "weights.safetensors").write_bytes(weights)
         (target / "state.pt").write_bytes(buffer.getbuffer())
 
     atomic.write_directory(folder / f"step-{step:09d}", fill)
-    for old in found(folder)[KEPT:]:
+    for old in newest_first(folder)[KEPT:]:
         atomic.remove_directory(old)
 
 
-def found(folder: Path) -> list[Path]:
+def newest_first(folder: Path) -> list[Path]:
     """The checkpoints of a trial, newest first."""
     return sorted((p for p in folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name)), reverse=True)
 
 
 def set_aside(path: Path) -> None:
-    """Take an unreadable checkpoint out of the way, for whoever wants to know why."""
+    """Rename an unreadable checkpoint; it stays for inspection."""
     target = path.with_name(f"unreadable-{path.name}")
     shutil.rmtree(target, ignore_errors=True)
     try:
@@ -61,50 +61,43 @@ def set_aside(path: Path) -> None:
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights and state of one checkpoint. Nothing in it is executed; what cannot be read is a `BadFileError`."""
+    """Weights and state of one checkpoint. Nothing in it is executed; a `BadFileError` if it cannot be read."""
     weights = load_weights(path / "weights.safetensors")
     try:
         state = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     except Exception as error:  # the reader of a damaged archive raises nearly anything
-        raise BadFileError(f"{path / 'state.pt'} cannot be read: {_first_line(error)}") from None
+        raise BadFileError(f"{path / 'state.pt'} cannot be read: {first_line(error)}") from None
     if not isinstance(state, dict):
         raise BadFileError(f"{path / 'state.pt'} holds a {type(state).__name__}, not the state of a trial")
     return weights, state
 
 
-def load_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError, ValueError, KeyError, OverflowError, RuntimeError) as error:
-        raise BadFileError(f"{path} cannot be read as safetensors: {_first_line(error)}") from None
-
-
 def pack(models: dict[str, nn.Module], keep: bool = True) -> bytes:
     """Weights and buffers of all models in one safetensors file; names are prefixed if there are several.
 
-    Sharded models are put together: then every process must call it, and only those that `keep` get the result.
+    Sharded models are gathered: every process must call this, and only those that `keep` get the result.
     """
     tensors = {}
     for model, module in models.items():
         for name, tensor in module.state_dict().items():
-            full = parallel.whole(tensor.detach(), keep)
+            full = parallel.full_tensors(tensor.detach(), keep)
             if keep:
                 tensors[_key(models, model, name)] = full.cpu().contiguous()
     return safetensors.torch.save(_unshared(tensors)) if keep else b""
 
 
 def unpack(models: dict[str, nn.Module], weights: dict[str, Tensor]) -> None:
-    """Put loaded weights into the models, in place: their memory format stays."""
+    """Load weights into the models, in place: their memory format stays."""
     for model, module in models.items():
         present = module.state_dict()
         wanted = {name: _key(models, model, name) for name in present}
         missing = [key for key in wanted.values() if key not in weights]
         if missing:
-            raise BadFileError(f"the weights lack {missing[0]!r} of the model: they belong to another one")
+            raise BadFileError(f"the weights lack {missing[0]!r}: they belong to another model")
         try:
-            module.load_state_dict({name: parallel.alike(weights[key], present[name]) for name, key in wanted.items()})
+            module.load_state_dict({n: parallel.shard_like(weights[key], present[n]) for n, key in wanted.items()})
         except RuntimeError as error:
-            raise BadFileError(f"the weights do not fit the model: {_first_line(error)}") from None
+            raise BadFileError(f"the weights do not fit the model: {first_line(error)}") from None
 
 
 def _key(models: dict[str, nn.Module], model: str, name: str) -> str:
@@ -112,14 +105,10 @@ def _key(models: dict[str, nn.Module], model: str, name: str) -> str:
 
 
 def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    # Tied weights share memory, which safetensors refuses: each name gets its own copy, and they load as equals.
+    # safetensors refuses tied weights, which share memory: each name gets a copy.
     seen: set[int] = set()
     out = {}
     for name, tensor in tensors.items():
         out[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
         seen.add(tensor.data_ptr())
     return out
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,4 +1,4 @@
-"""Where a trial runs. Not part of its config: it is the same trial on any machine."""
+"""Where a trial runs. Not part of its config: a trial is the same on any machine."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Hardware:
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto takes a GPU if there is one."""
     devices: int = 1
-    """How many devices; each takes its share of every batch. Under torchrun, as many as it starts processes."""
+    """Number of devices; each takes its share of every batch. Under torchrun, the processes it starts."""
     strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
-    """ddp gives every process the whole model, fsdp2 deals it out to them; auto is ddp for several processes."""
+    """ddp: every process holds the whole model; fsdp2: sharded over processes; auto: ddp if there are several."""
     timeout: float = 600.0
-    """Seconds after which a process gives up waiting for the others."""
+    """Seconds that a process waits for the others before it gives up."""
     workers: int | None = None
-    """Processes per device that decode images too many to keep in memory; one per core, at most 8, if not given."""
+    """Processes per device that decode images not kept in memory; default: one per core, at most 8."""
 
     @property
     def decoders(self) -> int:
-        """How many workers that is."""
+        """The number of workers."""
         return min(8, os.cpu_count() or 1) if self.workers is None else self.workers
 
     def resolved(self) -> str:
@@ -47,30 +47,30 @@ class Hardware:
         """Raise if the trial cannot run here."""
         kind = self.resolved()
         if self.devices < 1:
-            raise ConfigError(f"devices={self.devices} cannot be; allowed: 1 or more")
+            raise ConfigError(f"devices: expected 1 or more, got {self.devices}")
         if self.workers is not None and self.workers < 0:
-            raise ConfigError(f"workers={self.workers} cannot be; allowed: 0 or more")
+            raise ConfigError(f"workers: expected 0 or more, got {self.workers}")
         if kind == "cuda" and self.devices > torch.cuda.device_count():
-            raise ConfigError(f"devices={self.devices} with cuda: this machine has {torch.cuda.device_count()}")
+            raise ConfigError(f"devices: expected at most {torch.cuda.device_count()} with cuda, got {self.devices}")
         if kind == "mps" and not torch.backends.mps.is_available():
-            raise ConfigError("accelerator='mps' is not available on this machine; allowed: cpu")
+            raise ConfigError("accelerator: expected cpu on this machine, got 'mps'")
         if not 0 < self.timeout < float("inf"):
-            raise ConfigError(f"timeout={self.timeout} cannot be; allowed: above 0")
+            raise ConfigError(f"timeout: expected a number above 0, got {self.timeout}")
         if parallel.under_torchrun() and self.devices not in (1, parallel.processes_here(self.devices)):
             raise ConfigError(
-                f"devices={self.devices} where torchrun started {parallel.processes_here(1)} processes; leave it out"
+                f"devices: expected none or {parallel.processes_here(1)}, as torchrun started, got {self.devices}"
             )
         if (world := parallel.processes_here(self.devices) * parallel.machines()) > config.batch_size:
-            raise ConfigError(f"devices={world} cannot share a batch of {config.batch_size} images")
+            raise ConfigError(f"devices: expected at most batch_size={config.batch_size}, got {world}")
         if config.precision == "16-mixed" and kind == "cpu":
-            raise ConfigError("precision='16-mixed' needs a GPU; allowed on a CPU: '32', 'bf16-mixed'")
+            raise ConfigError("precision: expected '32' or 'bf16-mixed' on a CPU, got '16-mixed'")
         if config.precision == "bf16-mixed" and kind == "cpu" and (why := environment.bf16_trouble()):
             raise ConfigError(f"precision='bf16-mixed' does not work on this CPU: {why}")
 
     def fabric(self, config: Config) -> Any:
         """Lightning Fabric for this hardware."""
         with warnings.catch_warnings():
-            # Advice on the GPU that was not chosen, deprecations inside Lightning: nothing a user can act on.
+            # Advice on GPUs that were not chosen, deprecations inside Lightning: no user can act on them.
             warnings.simplefilter("ignore")
             from lightning_fabric import Fabric
 
@@ -84,5 +84,5 @@ class Hardware:
 
 
 def is_main_process() -> bool:
-    """Whether this process may touch the trial's files; the launcher numbers the others."""
+    """Whether this process writes the trial's files; launchers number the others."""
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0

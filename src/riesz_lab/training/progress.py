@@ -1,4 +1,4 @@
-"""What one sees while a trial runs: a live bar in a terminal, plain lines elsewhere."""
+"""Progress of a running trial: a live bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ Means = Callable[[], dict[str, float]]
 
 
 class Progress:
-    """Says nothing; the others say more."""
+    """Shows nothing; base of the others."""
 
     every = float("inf")
-    """Seconds between two looks at the running means: looking waits for the device."""
+    """Seconds between two reads of the running means: a read waits for the device."""
 
     def __init__(self, title: str = ""):
         self.title = title
-        self._looked = time.monotonic()
+        self._read_at = time.monotonic()
 
     def start(self, *, step: int, total: int, images_per_step: float) -> None:
         self.total = total
         self.images_per_step = images_per_step
         self._first = step
-        self._began = self._looked = time.monotonic()
+        self._began = self._read_at = time.monotonic()
 
     def step(self, step: int, epoch: str, means: Means) -> None:
-        """Called after every step; cheap unless it is time to look."""
+        """Called after every step; cheap unless a read is due."""
         now = time.monotonic()
-        if now - self._looked >= self.every:
-            self._looked = now
+        if now - self._read_at >= self.every:
+            self._read_at = now
             self.show(step, epoch, means())
 
     def speed(self, step: int) -> float:
@@ -49,38 +49,38 @@ class Progress:
         pass
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        """An epoch is over."""
+        """Called at the end of an epoch."""
 
     def note(self, text: str) -> None:
-        """Something worth knowing."""
+        """Called with a message for the user."""
 
     def close(self) -> None:
         pass
 
 
 class Plain(Progress):
-    """A line per epoch, and one every half minute of a long one."""
+    """A line per epoch, and every half minute of a long one."""
 
     every = 30.0
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        self._say(f"{epoch} step {step}/{self.total}  {told(means)}  {self._pace(step)}")
+        self._print(f"{epoch} step {step}/{self.total}  {format_scores(means)}  {self._pace(step)}")
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        self._say(f"epoch {row['epoch']} step {step}/{self.total}  {told(row)}  {self._pace(step)}")
+        self._print(f"epoch {row['epoch']} step {step}/{self.total}  {format_scores(row)}  {self._pace(step)}")
 
     def note(self, text: str) -> None:
-        self._say(text)
+        self._print(text)
 
     def _pace(self, step: int) -> str:
         return f"{self.speed(step):.0f} images/s  {self.left(step)} left"
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(f"{self.title}: {text}" if self.title else text, flush=True)
 
 
 class Live(Progress):
-    """A bar that is redrawn four times a second, with a line per epoch above it where `rows` is on."""
+    """A bar, redrawn four times a second; with `rows`, a line per epoch above it."""
 
     every = 0.25
 
@@ -103,12 +103,12 @@ class Live(Progress):
         self._bar.start()
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        text = f"{epoch}  {told(means)}  {self.speed(step):.0f} images/s  {self.left(step)} left"
+        text = f"{epoch}  {format_scores(means)}  {self.speed(step):.0f} images/s  {self.left(step)} left"
         self._bar.update(self._task, completed=step, text=text)
 
     def row(self, row: dict[str, Any], step: int) -> None:
         if self._rows:
-            self._bar.console.print(f"{self.title} epoch {row['epoch']}  {told(row)}", highlight=False, markup=False)
+            self.note(f"{self.title} epoch {row['epoch']}  {format_scores(row)}")
 
     def note(self, text: str) -> None:
         self._bar.console.print(text, highlight=False, markup=False)
@@ -126,8 +126,8 @@ def make(kind: Kind, title: str = "", *, rows: bool = True) -> Progress:
     return Plain(title)
 
 
-def told(values: dict[str, Any]) -> str:
-    """Losses and scores in words; accuracies and IoU in percent."""
+def format_scores(values: dict[str, Any]) -> str:
+    """Losses and scores by name; accuracies and IoU in percent."""
     shown = []
     for name, value in values.items():
         if name in ("epoch", "step", "lr") or value is None:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C ask a trial to stop; it does so after the step it is at, with its state saved."""
+"""SIGTERM and Ctrl-C stop a trial after the current step, with its state saved."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 class Interrupts:
-    """While the context is open, a signal is remembered instead of ending the process; a second Ctrl-C ends it.
+    """Within this context a signal is recorded in `received` and does not end the process; a second Ctrl-C does.
 
-    A second SIGTERM does not: job schedulers signal every process, and launchers then pass theirs on once more.
+    A second SIGTERM does not: job schedulers signal every process, and launchers forward theirs as well.
     """
 
     def __init__(self) -> None:
@@ -19,17 +19,17 @@ class Interrupts:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        # Handlers can be set from the main thread only; in another one, nobody sends us signals either.
+        # Python sets and runs handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._previous[number] = signal.signal(number, self._remember)
+                self._previous[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _remember(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number

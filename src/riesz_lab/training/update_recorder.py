@@ -30,26 +30,26 @@ from riesz.layout.scope import Scope
 BINS = 8
 
 
-class Watch:
-    """Follows the conv weights of a task's models through an epoch."""
+class UpdateRecorder:
+    """Records what an epoch does to the conv weights of a task's models."""
 
     def __init__(self, models: dict[str, nn.Module], attachments: dict[str, riesz.Attachment]):
         self.attachments = attachments
         self.weights: dict[str, tuple[Tensor, Axis]] = {}
         for name, model in models.items():
             prefix = f"{name}." if len(models) > 1 else ""
-            self.weights |= {prefix + key: found for key, found in _conv_weights(model).items()}
+            self.weights |= {prefix + key: weight for key, weight in _conv_weights(model).items()}
         self.before: dict[str, Tensor] | None = None
         self.diagnoses: dict[str, dict[str, float | None]] = {}
 
     def begin(self) -> None:
-        """An epoch begins."""
+        """Begin an epoch."""
         self.diagnoses = {}
         self.before = {name: weight.detach().clone() for name, (weight, _) in self.weights.items()}
 
     @contextmanager
     def step(self, last: bool) -> Iterator[None]:
-        """Around a step; of the last one of an epoch, what it did to the gradients is kept."""
+        """Wrap a step; for the `last` of an epoch, keep what it does to the gradients."""
         for attachment in self.attachments.values():
             attachment.recording = last
         yield
@@ -57,17 +57,17 @@ class Watch:
             return
         for name, attachment in self.attachments.items():
             prefix = f"{name}." if len(self.attachments) > 1 else ""
-            self.diagnoses |= {prefix + key: told for key, told in _diagnoses(attachment).items()}
+            self.diagnoses |= {prefix + key: row for key, row in _diagnoses(attachment).items()}
 
     @torch.no_grad()
     def end(self) -> dict[str, dict[str, Any]] | None:
-        """What the epoch did, by weight; None if its beginning was not seen, or there is nothing to watch."""
+        """What the epoch did, by weight; None if its beginning was not recorded, or there are no conv weights."""
         if not self.before:
             return None
         rows = {name: _row(weight, self.before[name], axis) for name, (weight, axis) in self.weights.items()}
-        for name, told in self.diagnoses.items():
+        for name, row in self.diagnoses.items():
             if name in rows:
-                rows[name] |= told
+                rows[name] |= row
         self.before = None
         return rows
 
@@ -76,7 +76,7 @@ class Watch:
         return {"before": before, "diagnoses": self.diagnoses}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up an epoch that was interrupted; without its beginning, it is left out."""
+        """Continue an interrupted epoch; without its beginning, it is left out."""
         before, self.diagnoses = state.get("before", {}), state.get("diagnoses", {})
         fits = before.keys() == self.weights.keys() and all(
             before[name].shape == weight.shape for name, (weight, _) in self.weights.items()
@@ -87,11 +87,11 @@ class Watch:
 def _conv_weights(model: nn.Module) -> dict[str, tuple[Tensor, Axis]]:
     scope = Scope(model, "output", "conv")
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    records = scope.records({"params": parameters}, 0, scope.places(), riesz.SobolevTilde())
+    records = scope.records({"params": parameters}, 0, scope.locations())
     return {
         record.name: (parameter, record.where)
         for record, parameter in zip(records, parameters, strict=True)
-        if record.applied and record.where is not None
+        if record.applied and record.where is not None and record.where.length(record.shape) > 1
     }
 
 
@@ -103,7 +103,7 @@ def _row(weight: Tensor, before: Tensor, axis: Axis) -> dict[str, Any]:
     power_F[1 : (n + 1) // 2] *= 2  # each stands for a pair of conjugate frequencies
     shares_F = (power_F / power_F.sum()).tolist()
     spectrum = [shares_F[0], *(math.fsum(shares_F[k] for k in part) for part in parts(n))]
-    norm, moved = (float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in (weight.detach(), change))
+    norm, moved = (float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) for tensor in (weight.detach(), change))
     return {
         "n": n,
         "moved": _short(moved / norm if norm else 0.0),
@@ -112,21 +112,21 @@ def _row(weight: Tensor, before: Tensor, axis: Axis) -> dict[str, Any]:
 
 
 def parts(n: int) -> list[list[int]]:
-    """The frequencies 1..n//2 in `BINS` parts, coarse to fine; with fewer frequencies than that, some are empty."""
+    """The frequencies 1..n//2 in `BINS` parts, coarse to fine; with fewer frequencies, some parts are empty."""
     highest = n // 2
-    found: list[list[int]] = [[] for _ in range(BINS)]
+    bins: list[list[int]] = [[] for _ in range(BINS)]
     for k in range(1, highest + 1):
-        found[(k - 1) * BINS // highest].append(k)
-    return found
+        bins[(k - 1) * BINS // highest].append(k)
+    return bins
 
 
 def _diagnoses(attachment: riesz.Attachment) -> dict[str, dict[str, float | None]]:
     attachment.recording = False
     try:
-        found = attachment.diagnostics()
+        layers = attachment.diagnostics()
     except RuntimeError:  # the step was not directed: a schedule, or `smooth_epochs`, has ended
         return {}
-    return {one.name: {"ratio": _short(one.ratio), "cosine": _short(one.cosine)} for one in found}
+    return {layer.name: {"ratio": _short(layer.ratio), "cosine": _short(layer.cosine)} for layer in layers}
 
 
 def _short(value: float) -> float | None:

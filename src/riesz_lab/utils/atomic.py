@@ -1,4 +1,4 @@
-"""Writing so that a kill or a full disk at any moment leaves the old file or the new one, never a torn one."""
+"""Atomic writes: a kill or a full disk at any moment leaves the old file or the new one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
-    """Make a directory appear as a whole: `fill` writes into a temporary one, which is then renamed."""
+    """Create a directory atomically: `fill` writes into a temporary one, which is then renamed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -43,7 +43,7 @@ def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
                 os.fsync(written.fileno())
         sync_directory(temporary)
         if path.exists():
-            # Saved twice at one step (a resumed trial that was stopped at once): the first one is as good.
+            # Saved twice at one step (a resumed trial that was stopped at once): keep the first.
             shutil.rmtree(temporary)
             return
         os.replace(temporary, path)
@@ -54,12 +54,12 @@ def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Make a directory vanish as a whole: under a temporary name first, so that a kill leaves no half of it."""
+    """Remove a directory atomically: it is renamed first, so that a kill leaves no half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.rename(temporary)
     except OSError:
-        return  # it is not there, or not ours to remove
+        return  # missing, or without permission
     shutil.rmtree(temporary, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Objects by import path: "package.module:name" or "path/to/file.py:name". It is the user's own code, and is run."""
+"""Objects by import path: "package.module:name" or "path/to/file.py:name". This runs the user's code."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from riesz_lab.errors import ConfigError
 
 
 def load_object(kind: str, path: str) -> Any:
-    """The object behind the path; what cannot be found is named."""
+    """The object at the path; a `ConfigError` names what is missing."""
     module_name, _, name = path.rpartition(":") if ".py:" in path else path.partition(":")
-    # As with `python -m`: the user's own files lie where the command is run.
+    # As with `python -m`: the user's files are in the current folder.
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
+        obj = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
     except (ImportError, ValueError, OSError) as error:
         raise ConfigError(f"{kind} {path!r}: module {module_name!r} cannot be imported: {error}") from None
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(obj, part):
             raise ConfigError(f"{kind} {path!r}: {module_name!r} has no {name!r}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise ConfigError(f"{kind} {path!r} is a {type(found).__name__}; allowed: something that can be called")
-    return found
+        obj = getattr(obj, part)
+    if not callable(obj):
+        raise ConfigError(f"{kind} {path!r}: expected a callable, got {type(obj).__name__}")
+    return obj
 
 
 def _from_file(path: str) -> Any:
-    """A script as a module; what lies beside it can be imported, as when it is run."""
+    """A script as a module, with its folder on the path, as when it is run."""
     file = Path(path).resolve()
     if not file.is_file():
         raise ImportError("there is no such file")

@@ -1,9 +1,8 @@
-"""Keep freed memory instead of handing it back at every step.
+"""Keep freed memory in the process instead of returning it to the system at every step.
 
-The activations of a step are large, so the C library maps them from the system one by one and unmaps them when they are
-freed; the next step then pays for tens of thousands of page faults, a tenth to a fifth of a step on a CPU. With the two
-thresholds raised, freed memory stays with the process and is used again. A command owns its process and may do that; a
-library may not, so `riesz_lab.train` leaves it to its caller.
+The activations of a step are large, so malloc maps and unmaps each of them; the next step then pays for tens of
+thousands of page faults, a tenth to a fifth of a step on a CPU. With two thresholds raised, freed memory is reused. A
+command owns its process and may do that; a library may not, so `riesz_lab.train` leaves it to its caller.
 """
 
 from __future__ import annotations

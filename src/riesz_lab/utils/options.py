@@ -1,4 +1,4 @@
-"""Settings that a config holds as text: name=value."""
+"""Options that a config holds as text: name=value."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def parse(setting: str, texts: tuple[str, ...]) -> dict[str, Any]:
                 raise ValueError
             options[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            raise ConfigError(f"{setting}: {text!r} cannot be read; write name=value, such as eps=1e-6") from None
+            raise ConfigError(f"{setting}: expected name=value, such as eps=1e-6, got {text!r}") from None
     return options

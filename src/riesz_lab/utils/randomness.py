@@ -1,4 +1,4 @@
-"""Every source of chance, as plain values that a checkpoint may hold, and seeds derived from seeds."""
+"""Seeds derived from seeds, and the state of all random generators as plain values for a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def seed_all(seed: int) -> None:
 
 def state() -> dict[str, Any]:
     name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    assert isinstance(keys, np.ndarray)
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],

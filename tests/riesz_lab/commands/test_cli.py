@@ -10,7 +10,7 @@ import pytest
 
 from lab_helpers import write_idx
 from riesz_lab import cli
-from riesz_lab.commands import demo_run as demo
+from riesz_lab.commands import demo
 from riesz_lab.recipes import RECIPES
 
 
@@ -63,7 +63,7 @@ def test_misspelt_or_malformed_option(riesz, option, told):
     ("option", "told"),
     [
         (("--metric", "sobolef"), "did you mean 'sobolev'"),
-        (("--batch-size", "0"), "batch_size=0 cannot be; allowed: 1 or more"),
+        (("--batch-size", "0"), "batch_size: expected int >= 1, got 0"),
         (("--model", "resnet"), "model 'resnet' is not known"),
         (("--dataset", "mnist6k"), "Did you mean 'mnist5k'"),
         (("--dataset", "mnist"), "riesz data fetch mnist"),

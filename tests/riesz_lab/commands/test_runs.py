@@ -62,11 +62,11 @@ def test_list_each_with_conditions(riesz, runs):
     ("arguments", "told"),
     [
         (("list", "--where", "metrik=x"), "Did you mean 'metric'"),
-        (("list", "--where", "failed"), "write name=value"),
+        (("list", "--where", "failed"), "expected name=value"),
         (("lits",), "Did you mean 'list'"),
         (("compare", "000", "111"), "group '000' is not known"),
         (("remove",), "which trials?"),
-        (("export", "table.xlsx"), "end in .csv or .parquet"),
+        (("export", "table.xlsx"), "ends in .csv or .parquet"),
         (("list", "--runs", "nowhere"), "there is no folder nowhere"),
     ],
 )

@@ -5,10 +5,11 @@ import torch
 from torch.utils.data import Dataset
 
 from lab_helpers import images, small_data, write_cifar_bin, write_cifar_folder, write_cifar_py, write_idx
+from riesz_lab import cli
 from riesz_lab.data import check, load
 from riesz_lab.data.images import batches, catalog, cifar10
 from riesz_lab.data.images.types import Data
-from riesz_lab.errors import ConfigError, LabError, MissingDataError
+from riesz_lab.errors import BadFileError, ConfigError, LabError, MissingDataError
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
@@ -117,7 +118,7 @@ def test_limits_and_hold_out_take_the_same_images_every_time():
     assert (len(held.train), len(held.test)) == (100, 20)
     together = torch.cat([held.train.images_NHWC, held.test.images_NHWC]).flatten(1).sum(1).sort().values
     assert torch.equal(together, data.train.images_NHWC.flatten(1).sum(1).sort().values)
-    with pytest.raises(ConfigError, match="hold_out=120 cannot be"):
+    with pytest.raises(ConfigError, match="hold_out: expected fewer than the 120"):
         data.held_out(120)
 
 
@@ -145,11 +146,33 @@ def test_any_dataset_works_in_place_of_a_builtin_one():
 def test_a_dataset_by_import_path_must_return_data(tmp_path):
     with pytest.raises(ConfigError, match="cannot be imported"):
         check("no_such_module_here:build", tmp_path)
-    with pytest.raises(LabError, match="returned OrderedDict"):
+    with pytest.raises(LabError, match="got OrderedDict"):
         load("collections:OrderedDict", tmp_path)
 
 
 def test_augmenting_a_users_dataset_is_refused():
     data = Data(train=Own(), test=Own(), classes=2, channels=3)
-    with pytest.raises(LabError, match="augment='crop-flip' is for the built-in datasets"):
+    with pytest.raises(LabError, match="augment: expected 'none' for a Dataset"):
         batches.source(data.train, data, augment="crop-flip", device=torch.device("cpu"), channels_last=True)
+
+
+def test_packed_images_are_those_of_the_folder_in_another_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cifar10, "BATCHES", {"train": ("data_batch_1",), "test": ("test_batch",)})
+    monkeypatch.setattr(cifar10, "RECORDS", 20)
+    write_cifar_folder(tmp_path / "source")
+    assert cli.main(["data", "pack", "cifar10", str(tmp_path / "source"), "--data-dir", str(tmp_path / "data")]) == 0
+    assert "data_batch_1.bin" in capsys.readouterr().out
+    assert cifar10.layout(tmp_path / "data" / "cifar10") == "bin"
+    source, packed = (cifar10.load(folder, "train") for folder in (tmp_path / "source", tmp_path / "data" / "cifar10"))
+    pairs = [
+        sorted((int(label), image.numpy().tobytes()) for image, label in zip(*split, strict=True))
+        for split in ((s.images_NHWC, s.labels_N) for s in (source, packed))
+    ]
+    assert pairs[0] == pairs[1]
+    assert not torch.equal(source.images_NHWC, packed.images_NHWC)
+
+
+def test_a_folder_with_too_few_images_is_not_packed(tmp_path):
+    write_cifar_folder(tmp_path / "source")
+    with pytest.raises(BadFileError, match=r"expected 50000 images in .*, got 20"):
+        cifar10.pack(tmp_path / "source", tmp_path / "cifar10")

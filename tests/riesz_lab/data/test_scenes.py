@@ -152,13 +152,21 @@ def damaged(tmp_path, relative, data):
         (
             "trainannot/train002.png",
             png(np.full((36, 48), 77, np.uint8)),
-            "holds the value 77; allowed: 0 to 10, and 11",
+            "expected values 0 to 10, and 11 for void, got 77",
         ),
-        ("trainannot/train002.png", png(np.zeros((36, 47), np.uint8)), "has 47x36 pixels and its image"),
-        ("trainannot/train002.png", png(np.zeros((36, 48, 3), np.uint8)), "is a RGB image; a mask holds one class"),
+        ("trainannot/train002.png", png(np.zeros((36, 47), np.uint8)), "(48, 36), got (47, 36)"),
+        (
+            "trainannot/train002.png",
+            png(np.zeros((36, 48, 3), np.uint8)),
+            "in palette or 8-bit grey, got a RGB",
+        ),
         ("train/train002.jpg", b"\xff\xd8\xff\xe0 no image", "cannot be read as an image (JPEG, PNG)"),
         ("train/train002.jpg", b"GIF89a" + bytes(100), "cannot be read as an image (JPEG, PNG)"),
-        ("train/train002.jpg", png(np.zeros((2001, 2001, 3), np.uint8)), "2001x2001 pixels; allowed: 4,000,000 in all"),
+        (
+            "train/train002.jpg",
+            png(np.zeros((2001, 2001, 3), np.uint8)),
+            "at most 4,000,000 pixels, got 2001x2001",
+        ),
         ("trainannot/train002.png", png(np.zeros((36, 48), np.uint8))[:50], "cannot be read as an image (PNG)"),
     ],
 )
@@ -200,10 +208,10 @@ def test_damaged_zip_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--height", "0"), "height=0 cannot be"),
-        (("--augment", "crop-flip"), "is not for segmentation; allowed: none, flip"),
+        (("--height", "0"), "height: expected a multiple of 1, got 0"),
+        (("--augment", "crop-flip"), "augment: expected none, flip, scale-crop-flip-colour for segmentation"),
         (("--model", "resnet56"), "model 'resnet56' is not known"),
-        (("--model-options", "depth=51"), "depth=51 is not known; allowed: 14, 26, 50, 101, 152"),
+        (("--model-options", "depth=51"), "depth: expected one of 14, 26, 50, 101, 152, got 51"),
         (("--model-options", "deepth=50"), "deepth"),
         (("--pretrained", "resnet50.pth"), "weights/resnet50.pth"),
         (("--dataset", "camvit"), "Did you mean 'camvid'"),
@@ -305,7 +313,7 @@ def test_label_map_is_complete():
 
 
 def test_own_dataset_must_return_scenes(tmp_path):
-    with pytest.raises(LabError, match=r"returned Data; allowed: riesz_lab\.Scenes"):
+    with pytest.raises(LabError, match=r"expected riesz_lab\.Scenes, got Data"):
         scene_catalog.load("lab_helpers:small_data", tmp_path, "train")
     write_pairs(tmp_path / "mine")
     (tmp_path / "mine" / "classes.txt").unlink()

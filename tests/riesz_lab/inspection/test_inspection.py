@@ -32,7 +32,7 @@ def test_there_are_at_least_20_hostile_files():
 def test_missing_file_and_folder_are_named(tmp_path):
     with pytest.raises(BadFileError, match="nowhere"):
         read_tensors(tmp_path / "nowhere.pt")
-    with pytest.raises(BadFileError, match="not a file"):
+    with pytest.raises(BadFileError, match="expected a file"):
         read_tensors(tmp_path)
 
 
@@ -109,19 +109,19 @@ def test_p_and_interval_keep_their_promise_on_noise():
 
 
 @pytest.mark.parametrize(
-    ("tensor", "told"),
+    ("tensor", "reason"),
     [
         (torch.zeros(16, 8, 3, 3), "too small"),
         (torch.full((16, 8, 3, 3), float("nan")), "not finite"),
         (torch.zeros(16, 8, 3, 3, dtype=torch.int8), "int8"),
         (torch.zeros(0, 8, 3, 3), "empty"),
         (torch.zeros(4, 4, 3, 3), "too small"),
-        (torch.zeros(16, 8, 3, 3, device="meta"), "without numbers"),
+        (torch.zeros(16, 8, 3, 3, device="meta"), "without values"),
     ],
 )
-def test_layers_that_cannot_be_examined_say_why(tensor, told):
+def test_layers_that_cannot_be_examined_say_why(tensor, reason):
     (layer,) = inspect_tensors("file", {"weight": tensor}).layers
-    assert told in layer.skipped
+    assert reason in layer.skipped
 
 
 def test_verdicts():

@@ -14,7 +14,7 @@ import pytest
 from browsing import Visit, browser
 from hostile_strings import HOSTILE, infected_store
 from riesz_lab import recipes
-from riesz_lab.commands import demo_run as demo
+from riesz_lab.commands import demo
 from riesz_lab.report import page, report
 from stored import EVERY, store_sweep
 
@@ -45,9 +45,9 @@ CONTRAST = """() => {
 
 
 @pytest.fixture(scope="module")
-def open_store():
-    with browser() as found:
-        yield found
+def chromium():
+    with browser() as launched:
+        yield launched
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +64,9 @@ def demo_page(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def visit(open_store, demo_page):
+def visit(chromium, demo_page):
     """One visit for everything that is done by hand."""
-    return Visit(open_store, demo_page)
+    return Visit(chromium, demo_page)
 
 
 def test_the_first_key_skips_to_the_content(visit):
@@ -78,8 +78,8 @@ def test_the_first_key_skips_to_the_content(visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("device", "width", "height"), [("desktop", 1280, 900), ("phone", 390, 844)])
-def test_page_fits_and_is_quiet(open_store, demo_page, device, width, height, scheme, tmp_path):
-    visit = Visit(open_store, demo_page, width=width, height=height, scheme=scheme)
+def test_page_fits_and_is_quiet(chromium, demo_page, device, width, height, scheme, tmp_path):
+    visit = Visit(chromium, demo_page, width=width, height=height, scheme=scheme)
     visit.draw_all()
     folder = Path(os.environ.get("RIESZ_SCREENSHOTS", tmp_path))
     visit.page.screenshot(path=folder / f"report-{device}-{scheme}.png", full_page=True)
@@ -165,8 +165,8 @@ def test_controls_have_names_and_headings_have_order(visit):
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_it_prints(open_store, demo_page, tmp_path):
-    visit = Visit(open_store, demo_page)
+def test_it_prints(chromium, demo_page, tmp_path):
+    visit = Visit(chromium, demo_page)
     printed = Path(os.environ.get("RIESZ_SCREENSHOTS", tmp_path)) / "report.pdf"
     visit.page.pdf(path=printed, format="A4")
     assert printed.read_bytes().startswith(b"%PDF")
@@ -175,26 +175,26 @@ def test_it_prints(open_store, demo_page, tmp_path):
 
 
 @pytest.mark.slow
-def test_every_figure_of_a_full_report_is_drawn(open_store, tmp_path):
+def test_every_figure_of_a_full_report_is_drawn(chromium, tmp_path):
     for name in EVERY:
         store_sweep(tmp_path / "runs", name, trials=2)
     file = tmp_path / "report.html"
     file.write_text(page.html(report.build(report.read(tmp_path / "runs"), tmp_path)))
-    visit = Visit(open_store, file, width=390)
+    visit = Visit(chromium, file, width=390)
     visit.draw_all()
     assert visit.page.locator("figure").count() >= 12
     visit.assert_quiet()
 
 
-def test_hostile_strings_run_nothing(open_store, tmp_path):
+def test_hostile_strings_run_nothing(chromium, tmp_path):
     assert len(HOSTILE) >= 20
     runs = infected_store(tmp_path / "runs")
-    made = page.html(report.build(report.read(runs), tmp_path))
+    written = page.html(report.build(report.read(runs), tmp_path))
     # The strings are in the page, so that there was something to run.
-    assert sum(marker in made for marker in (f"evil{i}" for i in range(len(HOSTILE)))) >= 20
+    assert sum(marker in written for marker in (f"evil{i}" for i in range(len(HOSTILE)))) >= 20
     file = tmp_path / "report.html"
-    file.write_text(made)
-    visit = Visit(open_store, file)
+    file.write_text(written)
+    visit = Visit(chromium, file)
     visit.draw_all()
     plots = visit.page.locator(".plot")
     for index in range(0, plots.count(), 3):

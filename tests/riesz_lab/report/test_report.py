@@ -13,8 +13,10 @@ import pytest
 
 from riesz_lab import cli
 from riesz_lab.recipes import recipe
-from riesz_lab.report import page, picture, plotting, report, text
+from riesz_lab.report import page, picture, plotting, report
+from riesz_lab.report.comparison_view import comparisons_csv
 from riesz_lab.report.figures import FIGURES
+from riesz_lab.report.markdown import markdown
 from stored import EVERY, change, store_sweep, store_trial
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "results"
@@ -63,8 +65,8 @@ def test_the_same_store_gives_the_same_bytes_within_6_megabytes(full, runs):
 
 
 def test_page_is_self_contained(full):
-    found = page.html(full)
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', found)[1]
+    written = page.html(full)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', written)[1]
     assert "default-src &#39;none&#39;" in policy
     assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
 
@@ -79,7 +81,7 @@ def test_page_is_self_contained(full):
                 self.found += ((tag, given),)
 
     loads = Loads()
-    loads.feed(found)
+    loads.feed(written)
     assert loads.found == ()
 
 
@@ -97,7 +99,7 @@ def test_every_comparison_has_a_sentence(full, evidence):
     assert summary.blocks[0].alt.startswith(f"Of {len(pairs)} comparisons: ")
 
 
-def test_times_are_told_with_their_caveat_above_them(full):
+def test_times_come_with_their_caveat_above_them(full):
     (section,) = [section for section in full.sections if section.name == "speed"]
     assert any("had the machine to itself" in line for line in section.text)
 
@@ -112,7 +114,7 @@ def test_published_figures_stand_beside_ours(full):
     assert row[7].sort == pytest.approx(100 * (1 - (100 - 87.99) / (100 - 86.54)))
 
 
-def test_a_sweep_that_a_fuller_one_covers_is_not_told_twice(tmp_path):
+def test_a_sweep_that_a_fuller_one_covers_is_not_repeated(tmp_path):
     store_sweep(tmp_path, "directions-mini")
     assert [table.sweep.name for table in report.read(tmp_path).tables] == ["directions-mini"]
 
@@ -130,16 +132,16 @@ def test_trials_of_no_sweep_are_compared_at_equal_settings(tmp_path):
     store_trial(tmp_path, replace(recipe("demo"), metric="sobolev-tilde(lam=0.3)", seed=3, lr=0.5))
     tables = {table.sweep.about: table for table in report.read(tmp_path).tables}
     assert len(tables) == 2
-    (mine,) = [table for about, table in tables.items() if "rate 0.01" in about]
-    assert mine.comparisons["SobolevTilde, lam 0.3"].n == 3
+    (chosen,) = [table for about, table in tables.items() if "rate 0.01" in about]
+    assert chosen.comparisons["SobolevTilde, lam 0.3"].n == 3
 
 
 def test_partial_sweep_renders_and_says_what_is_missing(tmp_path):
     store_sweep(tmp_path, "directions-mini", trials=2, only=4)
-    made = page.html(report.build(report.read(tmp_path), tmp_path))
-    assert "Run: riesz sweep directions-mini" in made
-    assert "2 pairs are too few" in made
-    assert "Figure 9: Image synthesis, FID by epoch. It needs riesz sweep spade-mini" in made
+    written = page.html(report.build(report.read(tmp_path), tmp_path))
+    assert "Run: riesz sweep directions-mini" in written
+    assert "2 pairs are too few" in written
+    assert "Figure 9: Image synthesis, FID by epoch. It needs riesz sweep spade-mini" in written
 
 
 def test_one_trial_alone_and_broken_ones_render(tmp_path):
@@ -156,11 +158,11 @@ def test_one_trial_alone_and_broken_ones_render(tmp_path):
         (other / file).write_text(content)
     evidence = report.read(tmp_path)
     assert len(evidence.store.broken) == 2
-    made = page.html(report.build(evidence, tmp_path))
-    assert "broken-config cannot be read" in made
+    written = page.html(report.build(evidence, tmp_path))
+    assert "broken-config cannot be read" in written
 
 
-def test_diverged_trials_are_told(tmp_path):
+def test_diverged_trials_are_reported(tmp_path):
     store_sweep(tmp_path, "regularity-mini", trials=4, only=2)
     path = next(tmp_path.glob("*/sobolev-tilde-seed0*"))
     change(path, "result.json", status="diverged", last=None)
@@ -169,10 +171,10 @@ def test_diverged_trials_are_told(tmp_path):
 
 
 def test_markdown_and_csv(full, evidence):
-    told = text.markdown(full)
-    assert "## Summary" in told
-    assert "| network | optimizer | batch |" in told
-    rows = list(csv.DictReader(io.StringIO(text.comparisons_csv(evidence))))
+    written = markdown(full)
+    assert "## Summary" in written
+    assert "| network | optimizer | batch |" in written
+    rows = list(csv.DictReader(io.StringIO(comparisons_csv(evidence.tables))))
     assert len(rows) == sum(len(table.comparisons) for table in evidence.tables)
     assert all(row["verdict"] for row in rows)
     assert float(rows[0]["low"]) <= float(rows[0]["difference"]) <= float(rows[0]["high"])
@@ -205,26 +207,26 @@ def test_commands(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        (["report", "nowhere"], "nowhere is not a folder"),
+        (["report", "nowhere"], "expected a folder of trials or benchmark results, got nowhere"),
         (["report", "empty"], "no trial is stored below empty"),
         (
             ["report", "empty", "-o", "r.pdf"],
-            "'r.pdf' cannot be; allowed: - for the screen, or a name that ends in .h",
+            "expected output as - for the screen, or a name that ends in .html",
         ),
         (["report", "empty", "--format", "csv", "-o", "r.md"], "ends in .csv"),
-        (["compare", "nowhere.py:train", "-o", "r.pdf"], "'r.pdf' cannot be"),
+        (["compare", "nowhere.py:train", "-o", "r.pdf"], "got 'r.pdf'"),
         (["figure", "lamda", "empty"], "Did you mean 'lambda'?"),
         (["figure", "fid", "empty"], "no trial is stored"),
         (["figure", "kernels", "-o", "kernels.gif"], "ends in .svg, .png or .pdf"),
     ],
 )
-def test_mistakes_are_explained(arguments, told, tmp_path, monkeypatch, capsys):
+def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     assert cli.main(arguments) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_figure_without_data_says_what_it_needs(tmp_path, capsys):

@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,12 +18,12 @@ from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, StoppedError
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps.running import display as watch
-from riesz_lab.sweeps.running import driver, local
-from riesz_lab.sweeps.running import pending as plan
+from riesz_lab.sweeps.running import display, driver, local
 from riesz_lab.sweeps.running import ray_executor as on_ray
 from riesz_lab.sweeps.running.executor import Ended
 from riesz_lab.sweeps.running.local import Local
+from riesz_lab.sweeps.running.pending import find_pending
+from riesz_lab.sweeps.running.worker import TrialJob
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.trainer import train
 from sweep_helpers import data, six, thirty, write
@@ -36,7 +35,7 @@ ENVIRONMENT = {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH'
 class Scripted:
     """An executor whose workers end as told, one after the other; "done" leaves a result."""
 
-    slots, threads, told = 2, 1, "a script"
+    slots, threads, description = 2, 1, "a script"
 
     def __init__(self, runs, *ends):
         self.runs, self.ends, self.running, self.started, self.closed = runs, list(ends), [], [], False
@@ -61,10 +60,10 @@ class Scripted:
 
 
 def driven(runs, *ends, retries=5):
-    made = plan.make(six().all_configs(), runs)
+    made = find_pending(six().all_configs(), runs)
     executor = Scripted(runs, *ends)
-    place = driver.Place(runs=runs, data_dir=runs)
-    driver.drive(made, executor, place, retries=retries)
+    settings = driver.RunSettings(runs=runs, data_dir=runs)
+    driver.drive(made, executor, settings, retries=retries)
     assert executor.closed
     return made, executor
 
@@ -87,7 +86,7 @@ def test_a_trial_that_is_killed_again_and_again_is_given_up_with_its_reason(tmp_
     made, _ = driven(tmp_path, *["killed"] * 40, retries=2)
     assert len(made.failed) == 6
     assert set(made.failed.values()) == {"it was killed, 3 times"}
-    assert plan.make(six().all_configs(), tmp_path).failed == made.failed
+    assert find_pending(six().all_configs(), tmp_path).failed == made.failed
     assert all(trial.status == "failed" for trial in Store(tmp_path).trials)
 
 
@@ -112,22 +111,22 @@ def test_asked_to_stop_it_closes_the_executor_and_says_how_to_continue(tmp_path)
             return super().ended(timeout)
 
     executor = Signalled(tmp_path)
-    made = plan.make(six().all_configs(), tmp_path)
+    made = find_pending(six().all_configs(), tmp_path)
     with pytest.raises(StoppedError, match=r"stopped with 1 trials complete and 5 to go.*Run the same command"):
-        driver.drive(made, executor, driver.Place(runs=tmp_path, data_dir=tmp_path))
+        driver.drive(made, executor, driver.RunSettings(runs=tmp_path, data_dir=tmp_path))
     assert executor.closed
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
-        (lambda: Local(0), "workers=0 cannot be"),
-        (lambda: Local(1, 0), "threads=0 cannot be"),
-        (lambda: on_ray.OnRay(0), "workers=0 cannot be"),
+        (lambda: Local(0), "workers: expected 1 or more, got 0"),
+        (lambda: Local(1, 0), "threads: expected 1 or more, got 0"),
+        (lambda: on_ray.OnRay(0), "workers: expected 1 or more, got 0"),
     ],
 )
-def test_impossible_shares_are_refused(make, told):
-    with pytest.raises(ConfigError, match=told):
+def test_impossible_shares_are_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
         make()
 
 
@@ -196,44 +195,38 @@ def test_what_fails_is_listed_with_its_reason_and_retried_on_request(tmp_path, r
     assert "2 complete, 1 to be continued, 0 new, 0 failed before" in retried
 
 
-def test_a_worker_that_cannot_even_start_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    (tmp_path / "python").write_text("#!/bin/sh\necho no torch here >&2\nexit 3\n")
-    (tmp_path / "python").chmod(0o755)
-    made = plan.make(six().all_configs()[:1], tmp_path)
-    driver.drive(made, Local(1, 1), driver.Place(runs=tmp_path, data_dir=tmp_path), retries=1)
-    assert list(made.failed.values()) == ["its worker ended with status 3 (no torch here), 2 times"]
+def test_a_process_that_cannot_start_says_why(tmp_path, monkeypatch):
+    def refuse():
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(local.forkserver, "ensure_running", refuse)
+    made = find_pending(six().all_configs()[:1], tmp_path)
+    driver.drive(made, Local(1, 1), driver.RunSettings(runs=tmp_path, data_dir=tmp_path), retries=1)
+    assert list(made.failed.values()) == ["its process did not start: no more processes, 2 times"]
+
+
+def test_a_process_that_dies_leaves_the_last_line_of_its_output(monkeypatch):
+    monkeypatch.setattr(local, "run_process", crash)
+    executor = Local(1, 1)
+    executor.start(TrialJob(id="one", config={}, runs="", data_dir=""))
+    assert executor.ended(60) == [Ended("one", "killed", "its process ended with signal 9 (no torch here)")]
+
+
+def crash(job, environment, log):
+    Path(log).write_text("first\nno torch here\n")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_worker_cannot_even_begin_fails_at_once_with_its_reason(tmp_path, monkeypatch):
     """Raised before the training: it is no stop to be continued from."""
-    made = plan.make(six().all_configs()[:1], tmp_path)
+    made = find_pending(six().all_configs()[:1], tmp_path)
     job = driver._job
     monkeypatch.setattr(driver, "_job", lambda *given: replace(job(*given), threads=-1))
-    driver.drive(made, Local(1, 1), driver.Place(runs=tmp_path, data_dir=tmp_path))
+    driver.drive(made, Local(1, 1), driver.RunSettings(runs=tmp_path, data_dir=tmp_path))
     (reason,) = made.failed.values()
     assert reason.startswith("RuntimeError: ")
     (trial,) = Store(tmp_path).trials
     assert trial.failure == reason
-
-
-def test_the_end_of_a_worker_that_has_answered_leaves_the_next_one_in_its_slot_alone(monkeypatch):
-    """Without fork a worker ends after each trial; that is heard after its answer, when its slot is taken again."""
-    monkeypatch.setattr(local, "FORKS", False)
-    executor, buried = Local(1, 1), []
-    old, new = (
-        SimpleNamespace(slot=0, job=job, bury=lambda job=job: buried.append(job) or "gone") for job in ("old", "new")
-    )
-    executor._workers[0] = old
-    executor._answers.put((old, 0))
-    assert executor.ended(1) == [Ended("old", "done", "")]
-    executor._workers[0] = new
-    executor._answers.put((old, None))
-    assert executor.ended(1) == []
-    assert (executor._workers, new.job, buried) == ({0: new}, "new", ["old"])
-    executor._answers.put((new, None))
-    assert executor.ended(1) == [Ended("new", "killed", "gone")]
-    assert not executor._workers
 
 
 def test_rates_are_tuned_first_and_the_table_says_so(tmp_path, riesz, monkeypatch):
@@ -254,8 +247,8 @@ def test_rates_are_tuned_first_and_the_table_says_so(tmp_path, riesz, monkeypatc
 def test_the_live_table_shows_every_arm(tmp_path):
     from rich.console import Console
 
-    made = plan.make(six().all_configs(), tmp_path)
-    shown = watch.Live(six(), made, tmp_path, 2)
+    made = find_pending(six().all_configs(), tmp_path)
+    shown = display.Live(six(), made, tmp_path, 2)
     try:
         first, *_ = six().all_configs()
         shown.began(first)

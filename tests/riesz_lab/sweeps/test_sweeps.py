@@ -6,10 +6,11 @@ import pytest
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
+from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, text, tuning
-from riesz_lab.sweeps.running import pending as plan
+from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, tuning
+from riesz_lab.sweeps.running.pending import find_pending
 from sweep_helpers import short, write
 
 SCENES = [name for name in SWEEPS if name.removesuffix("-mini") in ("voc", "spade")]
@@ -109,8 +110,8 @@ def test_only_keeps_the_baselines_that_are_needed():
     ("make", "told"),
     [
         (lambda: sweep("lambda-mnits"), "Did you mean 'lambda-mnist'"),
-        (lambda: sweep("sweep_helpers:data"), "returned Data; allowed: riesz_lab.sweeps.Sweep"),
-        (lambda: two_arms(trials=0), "trials=0 cannot be"),
+        (lambda: sweep("sweep_helpers:data"), "expected a riesz_lab.sweeps.Sweep, got Data"),
+        (lambda: two_arms(trials=0), "trials: expected 1 or more, got 0"),
         (lambda: two_arms(arms=(Arm("a", short()), Arm("a", short()))), "two arms labelled 'a'"),
         (lambda: two_arms(arms=(Arm("a", short(), "b"),)), "baseline 'b' is not known"),
     ],
@@ -149,11 +150,11 @@ def test_results_pair_by_seed_and_correct_over_the_table(tmp_path):
     assert comparison.p_holm == comparison.p
     assert table.rows["SGD"].comparison is None
     assert table.sentences[0].startswith("ours against SGD: better by")
-    assert "5/5" in text.told(table)
-    records = text.records(table)
-    assert [record["arm"] for record in records] == ["SGD", "ours"]
-    assert records[1]["interval_low"] == comparison.interval[0]
-    assert records[1]["verdict"] == "better"
+    assert "better" in format_comparisons(table).splitlines()[3]
+    flat = records(table)
+    assert [record["arm"] for record in flat] == ["SGD", "ours"]
+    assert flat[1]["interval_low"] == comparison.interval[0]
+    assert flat[1]["verdict"] == "better"
 
 
 @pytest.mark.parametrize("name", ["lambda-fashion", "lambda-fashion-mini", "controls-mini"])
@@ -196,8 +197,8 @@ def test_results_take_what_is_there_and_leave_foreign_trials_out(tmp_path):
     assert len(table.rows["SGD"].scores) == 4
     assert list(table.rows["ours"].scores.values()) == [None]
     assert table.comparisons["ours"].verdict == "no claim"
-    assert "1/5" in text.told(table)
-    assert "Not complete." in text.told(table)
+    assert "1 of 5" in format_comparisons(table)
+    assert "Not complete." in format_comparisons(table)
 
 
 def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):
@@ -213,7 +214,7 @@ def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):
             )
     table = results(found, Store(tmp_path))
     assert table.comparisons["ours"].verdict == "identical"
-    assert "standard deviation from initialisation" in text.told(table)
+    assert "standard deviation from initialisation" in format_comparisons(table)
 
 
 # -- tuning --------------------------------------------------------------------------------------------------------
@@ -253,8 +254,9 @@ def test_each_arm_gets_its_own_best_rate(tmp_path):
     final = tuning.tuned(found, chosen)
     assert [arm.config.lr for arm in final.arms] == [0.05, 0.025]
     assert all(arm.config.hold_out == 0 for arm in final.arms)
-    told = text.told(results(final, Store(tmp_path)), chosen)
-    assert "a better rate may lie beyond it: ours" in told
+    shown = format_comparisons(results(final, Store(tmp_path)), chosen, tuning_notes(chosen))
+    assert shown.splitlines()[0].endswith("  lr")
+    assert "a better rate may lie beyond it: ours" in shown
 
 
 def test_a_rate_that_diverged_once_is_not_chosen(tmp_path):
@@ -292,9 +294,9 @@ def test_a_plan_skips_what_is_complete_continues_what_is_not_and_sets_aside_what
     trial.fail("the disk was full")
     write(tmp_path, torn, 0.9).result_file.write_text('{"status": "fini')
     (write(tmp_path, lost, 0.9).path / "config.json").write_text("{}")
-    looked = plan.make(found.all_configs(), tmp_path, set_aside=False)
+    looked = find_pending(found.all_configs(), tmp_path, set_aside=False)
     assert len(looked.aside) == 2
-    made = plan.make(found.all_configs(), tmp_path)
+    made = find_pending(found.all_configs(), tmp_path)
     assert made.done == {done.id: "finished"}
     assert made.failed == {failed.id: "the disk was full"}
     assert made.interrupted == 1
@@ -303,18 +305,18 @@ def test_a_plan_skips_what_is_complete_continues_what_is_not_and_sets_aside_what
     assert "result.json" in next(iter(made.aside.values()))
     # They are out of the store's sight, and the next plan finds nothing to set aside.
     assert not Store(tmp_path).broken
-    assert not plan.make(found.all_configs(), tmp_path).aside
-    assert failed.id in plan.make(found.all_configs(), tmp_path, retry_failed=True).waiting
+    assert not find_pending(found.all_configs(), tmp_path).aside
+    assert failed.id in find_pending(found.all_configs(), tmp_path, retry_failed=True).waiting
 
 
 def test_a_failed_trial_that_is_interrupted_when_retried_counts_as_interrupted(tmp_path):
     config = two_arms().all_configs()[0]
     trial = Trial(tmp_path, config)
     trial.fail("the disk was full")
-    assert plan.make([config], tmp_path).failed
+    assert find_pending([config], tmp_path).failed
     with pytest.raises(KeyboardInterrupt), trial.open():
         raise KeyboardInterrupt
-    made = plan.make([config], tmp_path)
+    made = find_pending([config], tmp_path)
     assert (made.failed, made.interrupted) == ({}, 1)
 
 

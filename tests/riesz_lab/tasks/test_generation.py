@@ -12,13 +12,12 @@ from riesz_lab import cli
 from riesz_lab.config import Config
 from riesz_lab.data.scenes.labels import VOID
 from riesz_lab.errors import ConfigError, LabError, StoppedError
+from riesz_lab.models.pretrained import load_weights
 from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
-from riesz_lab.tasks import Context, Generation, adversarial, fid
-from riesz_lab.tasks import gan_collapse as collapse
-from riesz_lab.training import trainer
-from riesz_lab.training.checkpoint import load_weights
+from riesz_lab.tasks import Context, Generation, adversarial, fid, gan_collapse
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
 from riesz_lab.training.trainer import train
 from scene_trees import write_camvid, write_cityscapes
 
@@ -95,7 +94,7 @@ def test_feature_matching_leaves_out_the_verdict_and_fixes_the_real_side():
 
 
 def test_without_a_look_at_the_untrained_generator_twice_the_best_decides():
-    assert "after 5" in collapse.collapsed(rows((0, 0), (9, 1), (5, 1), (11, 1), (12, 1))[1:], "fid_proxy")
+    assert "after 5" in gan_collapse.collapsed(rows((0, 0), (9, 1), (5, 1), (11, 1), (12, 1))[1:], "fid_proxy")
 
 
 def test_each_network_learns_from_its_own_loss_alone(data_dir):
@@ -228,7 +227,7 @@ def test_inception_without_its_packages_or_weights_is_refused(tmp_path, monkeypa
     present += ["torch_fidelity", "torchvision"]
     with pytest.raises(ConfigError, match="needs fid_weights"):
         fid.check("inception", "", tmp_path)
-    with pytest.raises(LabError, match=r"fid_weights='x\.pth' is not there"):
+    with pytest.raises(LabError, match=r"fid_weights: expected a file x\.pth"):
         fid.check("inception", "x.pth", tmp_path)
 
 
@@ -257,21 +256,21 @@ def rows(*values):
     ],
 )
 def test_rule_of_collapse(values, told):
-    found = collapse.collapsed(rows(*values), "fid_proxy")
+    found = gan_collapse.collapsed(rows(*values), "fid_proxy")
     assert found is None if told is None else told in found
 
 
 def test_all_scores_no_number_is_a_collapse_too():
-    assert "no number" in collapse.collapsed(rows((9, 1), (None, None), (None, None)), "fid_proxy")
+    assert "no number" in gan_collapse.collapsed(rows((9, 1), (None, None), (None, None)), "fid_proxy")
 
 
 def test_collapsed_trial_is_recorded_as_such(tmp_path, data_dir, monkeypatch, capsys):
-    monkeypatch.setattr(collapse, "LEAST_DIVERSITY", 100.0)
+    monkeypatch.setattr(gan_collapse, "LEAST_DIVERSITY", 100.0)
     outcome = run(small(), tmp_path, data_dir)
-    assert outcome.result["status"] == "collapsed"
-    assert "all alike" in outcome.result["collapse"]
+    assert outcome.result.status == "collapsed"
+    assert "all alike" in outcome.result.collapse
     # As for a divergent trial: no last score that a mean could take up by mistake.
-    assert outcome.result["last"] is None
+    assert outcome.result.last is None
     store = Store(tmp_path)
     assert not store.broken
     (stored,) = store.trials
@@ -294,9 +293,9 @@ def test_trains_scores_and_stores_samples_before_and_after(tmp_path, data_dir):
     assert {"hinge_loss", "feature_loss", "discriminator_loss"} <= set(history[1])
     names = sorted(path.name for path in (outcome.path / "pictures").iterdir())
     assert names == [f"samples-epoch-{epoch:04d}.png" for epoch in range(3)]
-    assert (outcome.result["score"], outcome.result["higher_is_better"]) == ("fid_proxy", False)
+    assert (outcome.result.score, outcome.result.higher_is_better) == ("fid_proxy", False)
     trained = [row["fid_proxy"] for row in history[1:]]
-    assert outcome.result["best"]["fid_proxy"] == min(trained)
+    assert outcome.result.best["fid_proxy"] == min(trained)
     # Spectral norm's estimates and batch norm's statistics belong to the weights.
     weights = load_weights(outcome.path / "weights.safetensors")
     assert any(name.startswith("generator.") and name.endswith("weight.0._u") for name in weights)
@@ -308,18 +307,18 @@ def test_trains_scores_and_stores_samples_before_and_after(tmp_path, data_dir):
 def test_stopped_in_mid_epoch_it_continues_to_the_same_bits(tmp_path, data_dir, monkeypatch, metric):
     config = small(metric=metric)
     whole = run(config, tmp_path / "whole", data_dir)
-    step = trainer._Run._step
+    step = Loop.step
 
     def stop(self, parts):
         step(self, parts)
-        if self.state.step in (0, 3):
+        if self.session.state.step in (0, 3):
             self.stop.received = 15
 
-    monkeypatch.setattr(trainer._Run, "_step", stop)
+    monkeypatch.setattr(Loop, "step", stop)
     for at in (1, 4):
         with pytest.raises(StoppedError, match=f"stopped at step {at} of 6"):
             run(config, tmp_path / "stopped", data_dir)
-    monkeypatch.setattr(trainer._Run, "_step", step)
+    monkeypatch.setattr(Loop, "step", step)
     again = run(config, tmp_path / "stopped", data_dir)
     assert outcome_bytes(again.path) == outcome_bytes(whole.path)
     pictures = [sorted(f.read_bytes() for f in (o.path / "pictures").iterdir()) for o in (again, whole)]
@@ -336,12 +335,12 @@ def test_seeds_of_the_two_networks_differ_and_metrics_share_them(data_dir):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"height": 48}, "height=48 cannot be; allowed: multiples of 32"),
-        ({"fit": "crop"}, "allowed for generation: resize"),
+        ({"height": 48}, "height: expected a multiple of 32, got 48"),
+        ({"fit": "crop"}, "fit: expected 'resize' for generation"),
         ({"perceptual": 10.0}, "needs perceptual_weights"),
         ({"perceptual": 10.0, "perceptual_weights": "vgg19.pth"}, "weights/vgg19.pth"),
         ({"discriminator_options": ("scale=2",)}, "discriminator_options"),
-        ({"model_options": ("width=0",)}, "width=0 cannot be"),
+        ({"model_options": ("width=0",)}, "width: expected an int of 1 or more, got 0"),
         ({"model": "unet"}, "model 'unet' is not known"),
     ],
 )

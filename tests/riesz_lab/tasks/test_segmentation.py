@@ -17,8 +17,8 @@ from riesz_lab.errors import StoppedError
 from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
 from riesz_lab.tasks import Context, Segmentation
-from riesz_lab.training import trainer
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
 from riesz_lab.training.trainer import train
 from scene_trees import write_camvid, write_pairs, write_voc
 
@@ -120,9 +120,9 @@ def test_trains_on_every_layout_and_stores_pictures(tmp_path, data_dir):
     for name, classes in (("camvid", 11), ("voc2012", 21), ("mine", 3)):
         fit = "crop" if name == "voc2012" else "resize"
         outcome = run(small(dataset=name, fit=fit, epochs=1, eval_batch_size=2), tmp_path, data_dir)
-        row = outcome.result["last"]
-        assert outcome.result["status"] == "finished"
-        assert (outcome.result["score"], outcome.result["higher_is_better"]) == ("test_miou", True)
+        row = outcome.result.last
+        assert outcome.result.status == "finished"
+        assert (outcome.result.score, outcome.result.higher_is_better) == ("test_miou", True)
         assert {"train_loss", "test_loss", "test_miou", "train_accuracy", "test_accuracy"} <= set(row)
         assert row["loss_gap"] == pytest.approx(row["test_loss"] - row["train_loss"])
         assert row["accuracy_gap"] == pytest.approx(row["train_accuracy"] - row["test_accuracy"])
@@ -146,17 +146,17 @@ def test_stopped_in_mid_epoch_it_continues_to_the_same_bits(tmp_path, data_dir, 
     """Decoded in a worker process (crop) and kept in memory (resize)."""
     config = small(fit=fit, eval_batch_size=1)
     whole = run(config, tmp_path / "whole", data_dir)
-    step = trainer._Run._step
+    step = Loop.step
 
     def stop_at_five(self, parts):
         step(self, parts)
-        if self.state.step == 4:
+        if self.session.state.step == 4:
             self.stop.received = 15
 
-    monkeypatch.setattr(trainer._Run, "_step", stop_at_five)
+    monkeypatch.setattr(Loop, "step", stop_at_five)
     with pytest.raises(StoppedError, match="stopped at step 5 of 6"):
         run(config, tmp_path / "stopped", data_dir)
-    monkeypatch.setattr(trainer._Run, "_step", step)
+    monkeypatch.setattr(Loop, "step", step)
     again = run(config, tmp_path / "stopped", data_dir)
     assert outcome_bytes(again.path) == outcome_bytes(whole.path)
     pictures = [sorted(f.read_bytes() for f in (o.path / "pictures").iterdir()) for o in (again, whole)]
@@ -241,7 +241,7 @@ def test_two_processes_score_every_scene_once(tmp_path, data_dir):
             check=0,
         )
         (trial,) = Store(tmp_path / str(devices)).trials
-        scores.append(trial.result["last"])
+        scores.append(trial.result.last)
     # Batch norm saw a batch of two in one process, and two of one in the others: its statistics differ a little.
     assert scores[0]["test_loss"] == pytest.approx(scores[1]["test_loss"], rel=0.05)
     assert scores[0]["test_miou"] == pytest.approx(scores[1]["test_miou"], abs=0.05)

@@ -45,7 +45,7 @@ def test_bf16_trains_where_the_processor_lets_it_and_is_refused_elsewhere(tmp_pa
     config = small_config(precision="bf16-mixed", max_steps=2)
     options = {"runs": tmp_path, "data": small_data(), "hardware": Hardware(accelerator="cpu")}
     if environment.bf16_trouble() is None:
-        assert train(config, **options).result["status"] == "finished"
+        assert train(config, **options).result.status == "finished"
     else:
         with pytest.raises(ConfigError, match="precision='bf16-mixed' does not work on this CPU"):
             train(config, **options)
@@ -61,5 +61,5 @@ def test_keeping_freed_memory_is_possible_on_linux():
 
 
 def test_more_devices_than_there_are_is_refused():
-    with pytest.raises(ConfigError, match="cannot share a batch of 16"):
+    with pytest.raises(ConfigError, match="expected at most batch_size=16"):
         Hardware(accelerator="cpu", devices=17).check(small_config())

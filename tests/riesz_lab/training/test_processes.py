@@ -3,14 +3,14 @@
 import torch
 
 from riesz_lab.tasks.meters import Meters
-from riesz_lab.training.rendezvous import MOST_STEPS, Appointments
+from riesz_lab.training.rendezvous import MOST_STEPS, Rendezvous
 
 CPU = torch.device("cpu")
 
 
 def played(steps, flags_of_rank):
-    """Run two processes' appointments side by side; returns what each heard at each step."""
-    parties = [Appointments(rank, 2, lambda local: local, CPU) for rank in range(2)]
+    """Run two processes' rendezvous side by side; returns what each heard at each step."""
+    parties = [Rendezvous(rank, 2, lambda local: local, CPU) for rank in range(2)]
     heard = ([], [])
     for step in range(1, steps + 1):
         meets = [step >= party.next for party in parties]
@@ -32,13 +32,13 @@ def test_a_signal_to_one_process_is_heard_by_all_at_one_step():
 
 
 def test_one_process_alone_always_hears_itself():
-    alone = Appointments(0, 1, lambda local: local, CPU)
+    alone = Rendezvous(0, 1, lambda local: local, CPU)
     assert alone.any(1, [True, False]) == [True, False]
     assert alone.any(2, [False, True]) == [False, True]
 
 
 def test_the_pace_is_bounded_however_fast_the_steps_are():
-    party = Appointments(0, 2, lambda local: local, CPU)
+    party = Rendezvous(0, 2, lambda local: local, CPU)
     party.any(1, [False])
     assert 1 < party.next <= 1 + MOST_STEPS
 

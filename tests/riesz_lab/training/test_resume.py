@@ -13,9 +13,11 @@ import pytest
 
 from lab_helpers import assert_readable, outcome_bytes, small_config, small_data
 from riesz_lab.errors import LabError, StoppedError
-from riesz_lab.training import checkpoint, trainer
-from riesz_lab.training import signals as interrupts
+from riesz_lab.store.trial import Trial
+from riesz_lab.training import checkpoint
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.loop import Loop
+from riesz_lab.training.signals import Interrupts
 from riesz_lab.training.trainer import train
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -36,14 +38,14 @@ def stop_after(monkeypatch):
     """Ask the trial to stop after so many steps, as a signal does."""
 
     def set_up(steps):
-        original = trainer._Run._step
+        original = Loop.step
 
         def step(self, parts):
             original(self, parts)
-            if self.state.step + 1 == steps:
+            if self.session.state.step + 1 == steps:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        monkeypatch.setattr(trainer._Run, "_step", step)
+        monkeypatch.setattr(Loop, "step", step)
 
     return set_up
 
@@ -63,7 +65,7 @@ def test_sigterm_saves_and_the_same_command_ends_with_the_same_bits(
         run(tmp_path, save_every=1000.0)
     (path,) = tmp_path.glob("*/*")
     assert_readable(path)
-    assert len(checkpoint.found(path / "checkpoints")) == 1
+    assert len(checkpoint.newest_first(path / "checkpoints")) == 1
     monkeypatch.undo()
     assert outcome_bytes(run(tmp_path).path) == uninterrupted
 
@@ -90,7 +92,7 @@ def cut(folder, stop_after, monkeypatch, steps=13):
 
 def test_an_unreadable_checkpoint_falls_back_to_the_one_before(tmp_path, monkeypatch, stop_after, uninterrupted):
     path = cut(tmp_path, stop_after, monkeypatch)
-    newest, older = checkpoint.found(path / "checkpoints")
+    newest, older = checkpoint.newest_first(path / "checkpoints")
     (newest / "state.pt").write_bytes((newest / "state.pt").read_bytes()[:1000])
     outcome = run(tmp_path)
     assert outcome_bytes(outcome.path) == uninterrupted
@@ -99,7 +101,7 @@ def test_an_unreadable_checkpoint_falls_back_to_the_one_before(tmp_path, monkeyp
 
 def test_without_any_readable_checkpoint_it_starts_again(tmp_path, monkeypatch, stop_after, uninterrupted):
     path = cut(tmp_path, stop_after, monkeypatch)
-    for found in checkpoint.found(path / "checkpoints"):
+    for found in checkpoint.newest_first(path / "checkpoints"):
         (found / "weights.safetensors").write_bytes(b"")
     assert outcome_bytes(run(tmp_path).path) == uninterrupted
 
@@ -114,7 +116,7 @@ def test_a_checkpoint_of_another_trial_is_not_used(tmp_path, monkeypatch, stop_a
     path = cut(tmp_path / "a", stop_after, monkeypatch)
     other = small_config(seed=5)
     whole = outcome_bytes(run(tmp_path / "whole", other).path)
-    target = trainer.Trial(tmp_path / "b", other)
+    target = Trial(tmp_path / "b", other)
     shutil.copytree(path / "checkpoints", target.checkpoints)
     assert outcome_bytes(run(tmp_path / "b", other).path) == whole
 
@@ -123,7 +125,7 @@ def test_a_state_that_does_not_fit_is_named(tmp_path, monkeypatch, stop_after):
     import torch
 
     path = cut(tmp_path, stop_after, monkeypatch)
-    for found in checkpoint.found(path / "checkpoints"):
+    for found in checkpoint.newest_first(path / "checkpoints"):
         _, state = checkpoint.load(found)
         state["optimizers"] = {"model": {"state": {}, "param_groups": []}}
         torch.save(state, found / "state.pt")
@@ -133,11 +135,14 @@ def test_a_state_that_does_not_fit_is_named(tmp_path, monkeypatch, stop_after):
 
 def test_only_two_checkpoints_are_kept(tmp_path, monkeypatch, stop_after):
     path = cut(tmp_path, stop_after, monkeypatch)
-    assert [found.name for found in checkpoint.found(path / "checkpoints")] == ["step-000000013", "step-000000012"]
+    assert [p.name for p in checkpoint.newest_first(path / "checkpoints")] == [
+        "step-000000013",
+        "step-000000012",
+    ]
 
 
 def test_a_second_ctrl_c_ends_at_once_and_a_second_sigterm_does_not():
-    with interrupts.Interrupts() as stop:
+    with Interrupts() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)  # the scheduler's, and then the launcher's
         assert stop.received == signal.SIGTERM

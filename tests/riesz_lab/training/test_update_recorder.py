@@ -8,33 +8,33 @@ import torch
 from torch import nn
 
 from lab_helpers import small_config, small_data
+from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import trainer
-from riesz_lab.training.checkpoint import load_weights
-from riesz_lab.training.update_recorder import BINS, Watch, parts
+from riesz_lab.training.update_recorder import BINS, UpdateRecorder, parts
 
 
-def watched(change_O):
+def recordered(change_O):
     """What is told of a change that is the same for every input and tap."""
     conv = nn.Conv2d(3, len(change_O), 3)
-    watch = Watch({"model": conv}, {})
-    watch.begin()
+    recorder = UpdateRecorder({"model": conv}, {})
+    recorder.begin()
     with torch.no_grad():
         conv.weight += change_O.float().view(-1, 1, 1, 1)
-    return watch.end()["weight"]
+    return recorder.end()["weight"]
 
 
 def test_spectrum_is_where_the_change_is():
     n = 32
     o = torch.arange(n)
-    assert watched(torch.ones(n))["spectrum"][0] > 0.999
-    alternating = watched((-1.0) ** o)["spectrum"]
+    assert recordered(torch.ones(n))["spectrum"][0] > 0.999
+    alternating = recordered((-1.0) ** o)["spectrum"]
     assert alternating[-1] > 0.999
-    first = watched(torch.cos(2 * torch.pi * o / n))["spectrum"]
+    first = recordered(torch.cos(2 * torch.pi * o / n))["spectrum"]
     assert first[1] > 0.999
 
 
 def test_shares_add_up_to_one_and_parts_hold_every_frequency():
-    told = watched(torch.randn(30))
+    told = recordered(torch.randn(30))
     assert len(told["spectrum"]) == BINS + 1
     np.testing.assert_allclose(sum(told["spectrum"]), 1, atol=1e-3)
     for n in (2, 3, 7, 16, 17, 100):
@@ -45,21 +45,21 @@ def test_transposed_and_grouped_layers_are_seen_along_their_output():
     model = nn.Sequential(
         nn.ConvTranspose2d(4, 6, 3), nn.Conv2d(8, 8, 3, groups=2), nn.Linear(3, 3), nn.Conv2d(8, 8, 1)
     )
-    watch = Watch({"model": model}, {})
-    assert {name: axis.dim for name, (_, axis) in watch.weights.items()} == {
+    recorder = UpdateRecorder({"model": model}, {})
+    assert {name: axis.dim for name, (_, axis) in recorder.weights.items()} == {
         "0.weight": 1,
         "1.weight": 0,
         "3.weight": 0,
     }
-    watch.begin()
-    assert {name: row["n"] for name, row in watch.end().items()} == {"0.weight": 6, "1.weight": 4, "3.weight": 8}
+    recorder.begin()
+    assert {name: row["n"] for name, row in recorder.end().items()} == {"0.weight": 6, "1.weight": 4, "3.weight": 8}
 
 
 def test_training_does_not_notice(tmp_path, monkeypatch):
     config = small_config(metric="sobolev-tilde(lam=0.1)", epochs=2)
     seen = trainer.train(config, runs=tmp_path / "seen", data=small_data()).path
-    monkeypatch.setattr(Watch, "begin", lambda self: None)
-    monkeypatch.setattr(Watch, "step", lambda self, last: nullcontext())
+    monkeypatch.setattr(UpdateRecorder, "begin", lambda self: None)
+    monkeypatch.setattr(UpdateRecorder, "step", lambda self, last: nullcontext())
     unseen = trainer.train(config, runs=tmp_path / "unseen", data=small_data()).path
     assert not (unseen / "updates.jsonl").exists()
     rows = [json.loads(line) for line in (seen / "updates.jsonl").read_text().splitlines()]

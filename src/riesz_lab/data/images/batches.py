@@ -1,7 +1,7 @@
 """From a split to batches on the training device.
 
-Nothing here keeps state between batches. The order of an epoch and its augmentation follow from (seed, epoch) alone, so
-a trial that is continued in the middle of an epoch sees exactly the batches it would have seen.
+Nothing here keeps state between batches. Order and augmentation of an epoch follow from (seed, epoch) alone, so a trial
+continued in the middle of an epoch sees the same batches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def epoch_draws(seed: int, epoch: int, count: int) -> Tensor:
 
 
 def share_of(positions: Tensor, rank: int, world: int) -> Tensor:
-    """One process's share of a batch; short ones are filled up, so that every process has the same number."""
+    """One process's share of a batch; short ones are padded, so that every process has the same number."""
     if world == 1:
         return positions
     missing = -len(positions) % world
@@ -45,8 +45,8 @@ def share_of(positions: Tensor, rank: int, world: int) -> Tensor:
 
 
 def shares_of_test(count: int, size: int, rank: int, world: int) -> list[Tensor]:
-    """One process's test images in batches; none, where there are fewer images than processes."""
-    return [chunk for chunk in torch.arange(count)[rank::world].split(size) if len(chunk)]
+    """One process's test images in batches; none if there are fewer images than processes."""
+    return [chunk for chunk in torch.split(torch.arange(count)[rank::world], size) if len(chunk)]
 
 
 def crop_flip(images_NHWC: Tensor, draws_N3: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class MemorySource:
 
     def __init__(self, split: Images, data: Data, *, augment: str, device: torch.device, channels_last: bool):
         if augment == "crop-flip" and split.images_NHWC.dim() != 4:
-            raise LabError(f"augment='crop-flip' needs images, got shape {tuple(split.images_NHWC.shape)}")
+            raise LabError(f"augment='crop-flip': expected images_NHWC, got shape {tuple(split.images_NHWC.shape)}")
         self.images_NHWC = split.images_NHWC.to(device)
         self.labels_N = split.labels_N.to(device)
         self.augment = augment
@@ -87,7 +87,7 @@ class MemorySource:
         return len(self.labels_N)
 
     def batches(self, chosen: Sequence[Tensor], draws: Sequence[Tensor] | None) -> Iterator[Batch]:
-        """One batch per tensor of indices, with its rows of `epoch_draws` if it is to be augmented."""
+        """One batch per tensor of indices, augmented by its rows of `epoch_draws` if given."""
         device = self.labels_N.device
         for position, indices in enumerate(chosen):
             indices = indices.to(device, non_blocking=True)
@@ -101,7 +101,7 @@ class MemorySource:
 
 
 class DatasetSource:
-    """Batches of any map-style `torch.utils.data.Dataset` of (image, label), item by item as it is written."""
+    """Batches of any map-style `torch.utils.data.Dataset` of (image, label)."""
 
     def __init__(self, split: Dataset[Any], data: Data, *, device: torch.device, channels_last: bool):
         self.split = split
@@ -116,8 +116,8 @@ class DatasetSource:
         return len(self.split)  # type: ignore[arg-type]
 
     def batches(self, chosen: Sequence[Tensor], draws: Sequence[Tensor] | None) -> Iterator[Batch]:
-        # In this process and one batch at a time, so that a dataset that draws at random is repeatable too. A generator
-        # of its own: the loader would otherwise draw from ours.
+        # In this process, one batch at a time, so that a dataset that draws at random is repeatable. A separate
+        # generator: the loader would otherwise draw from the global one.
         loader = DataLoader(
             self.split,
             batch_sampler=[indices.tolist() for indices in chosen],
@@ -139,9 +139,7 @@ def source(
     if isinstance(split, Images):
         return MemorySource(split, data, augment=augment, device=device, channels_last=channels_last)
     if augment != "none":
-        raise LabError(
-            f"augment={augment!r} is for the built-in datasets; let your own augment its items: augment='none'"
-        )
+        raise LabError(f"augment: expected 'none' for a Dataset, which augments its own items, got {augment!r}")
     return DatasetSource(split, data, device=device, channels_last=channels_last)
 
 
@@ -154,7 +152,8 @@ def as_image(item: Any) -> Tensor:
             item = item.unsqueeze(-1)
         if item.dim() == 3 and array.dtype == np.uint8:
             item = item.permute(2, 0, 1)
-    return item.float() / 255 if item.dtype == torch.uint8 else item.float()
+    image: Tensor = item.float()
+    return image / 255 if item.dtype == torch.uint8 else image
 
 
 def _collate(items: list[Any]) -> Batch:

@@ -1,4 +1,4 @@
-"""The built-in datasets: where their files come from, what they must be, how they are loaded."""
+"""The built-in datasets: where their files come from, their checksums, how to load them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from riesz_lab.data.images import cifar10, idx, mnist5k
+from riesz_lab.data.images.batches import as_image
 from riesz_lab.data.images.types import Data, Images
 from riesz_lab.errors import ConfigError, LabError, MissingDataError, unknown
 from riesz_lab.utils.importing import load_object
@@ -21,11 +22,11 @@ class Source:
     """One file to download.
 
     Attributes:
-        name: its name in the dataset's folder.
+        name: in the dataset's folder.
         url: where it is.
-        checksum: of the file, as pooch writes it.
-        content: MD5 of what a gzip file unpacks to: copies are often packed anew.
-        size: its bytes; more are not accepted.
+        checksum: of the file, in pooch's form.
+        content: MD5 of the unpacked content of a gzip file: copies are often repacked.
+        size: in bytes; a larger download is refused.
     """
 
     name: str
@@ -37,14 +38,14 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Builtin:
-    """A dataset we know.
+    """A built-in dataset.
 
     Attributes:
         summary: one line on what it is.
         images: how many for training and for testing.
         channels, mean, std: see `Data`.
         load: from a folder and a split to images.
-        sources: what to download; none for one that needs no download.
+        sources: what to download, if anything.
     """
 
     summary: str
@@ -56,10 +57,14 @@ class Builtin:
     sources: tuple[Source, ...] = ()
 
 
-def _idx_sources(base: str, *rows: tuple[str, int, str, str]) -> tuple[Source, ...]:
-    return tuple(
-        Source(name=f"{name}.gz", url=f"{base}{name}.gz", checksum=f"md5:{md5}", content=content, size=size)
-        for name, size, md5, content in rows
+def _idx_dataset(summary: str, mean: float, std: float, url: str, *files: tuple[int, str, str]) -> Builtin:
+    """A dataset in MNIST's format; per file: its size, its MD5, and that of its content."""
+    sources = tuple(
+        Source(name=f"{name}.gz", url=f"{url}{name}.gz", checksum=f"md5:{md5}", content=content, size=size)
+        for name, (size, md5, content) in zip(idx.FILES, files, strict=True)
+    )
+    return Builtin(
+        summary=summary, images=(60000, 10000), channels=1, mean=(mean,), std=(std,), load=idx.load, sources=sources
     )
 
 
@@ -72,51 +77,31 @@ DATASETS: dict[str, Builtin] = {
         std=(0.3081,),
         load=lambda folder, split: mnist5k.load(split),
     ),
-    "mnist": Builtin(
-        summary="handwritten digits, 28x28",
-        images=(60000, 10000),
-        channels=1,
-        mean=(0.1307,),
-        std=(0.3081,),
-        load=idx.load,
-        sources=_idx_sources(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            (
-                "train-images-idx3-ubyte",
-                9912422,
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "6bbc9ace898e44ae57da46a324031adb",
-            ),
-            ("train-labels-idx1-ubyte", 28881, "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
-            ("t10k-images-idx3-ubyte", 1648877, "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"),
-            ("t10k-labels-idx1-ubyte", 4542, "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"),
-        ),
+    "mnist": _idx_dataset(
+        "handwritten digits, 28x28",
+        0.1307,
+        0.3081,
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        (9912422, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
+        (28881, "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
+        (1648877, "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"),
+        (4542, "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"),
     ),
-    "fashion-mnist": Builtin(
-        summary="articles of clothing, 28x28",
-        images=(60000, 10000),
-        channels=1,
-        mean=(0.2860,),
-        std=(0.3530,),
-        load=idx.load,
-        sources=_idx_sources(
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            (
-                "train-images-idx3-ubyte",
-                26421880,
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-            ),
-            ("train-labels-idx1-ubyte", 29515, "25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"),
-            ("t10k-images-idx3-ubyte", 4422102, "bef4ecab320f06d8554ea6380940ec79", "8181f5470baa50b63fa0f6fddb340f0a"),
-            ("t10k-labels-idx1-ubyte", 5148, "bb300cfdad3c16e7a12a480ee83cd310", "15d484375f8d13e6eb1aabb0c3f46965"),
-        ),
+    "fashion-mnist": _idx_dataset(
+        "articles of clothing, 28x28",
+        0.2860,
+        0.3530,
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        (26421880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
+        (29515, "25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"),
+        (4422102, "bef4ecab320f06d8554ea6380940ec79", "8181f5470baa50b63fa0f6fddb340f0a"),
+        (5148, "bb300cfdad3c16e7a12a480ee83cd310", "15d484375f8d13e6eb1aabb0c3f46965"),
     ),
     "cifar10": Builtin(
         summary="colour images of 10 kinds of things, 32x32",
         images=(50000, 10000),
         channels=3,
-        # The values of the LS-SGD baseline's own code.
+        # As in the code of the LS-SGD baseline.
         mean=(0.507, 0.487, 0.441),
         std=(0.267, 0.256, 0.276),
         load=cifar10.load,
@@ -133,7 +118,7 @@ DATASETS: dict[str, Builtin] = {
 
 
 def data_folder(given: Path | str | None = None) -> Path:
-    """Where datasets live: what is given, else RIESZ_DATA, else a folder of the user's cache."""
+    """The folder of datasets: as given, else RIESZ_DATA, else in the user's cache."""
     if given is not None:
         return Path(given)
     if os.environ.get("RIESZ_DATA"):
@@ -152,52 +137,45 @@ def builtin(name: str) -> Builtin:
 
 
 def check(name: str, folder: Path) -> None:
-    """Raise before any work starts if the dataset is not there; cheap."""
+    """Raise if the dataset is missing; cheap."""
     if ":" in name:
         load_object("dataset", name)
         return
-    known = builtin(name)
-    if not known.sources:
-        return
+    sources = builtin(name).sources
     try:
         if name == "cifar10":
             cifar10.layout(folder / name)
         else:
-            for source in known.sources:
+            for source in sources:
                 idx.find(folder / name, source.name.removesuffix(".gz"))
     except MissingDataError as error:
         raise MissingDataError(
-            f"{error}. Get it with `riesz data fetch {name}`, or say where it is with --data-dir DIR or RIESZ_DATA"
+            f"{error}. Get it with `riesz data fetch {name}`; if it is elsewhere, use --data-dir DIR or RIESZ_DATA"
         ) from None
 
 
 def load(name: str, folder: Path) -> Data:
-    """A dataset by name, or the user's own by import path."""
+    """A built-in dataset by name, or the user's by import path."""
     if ":" in name:
-        return _users_own(name)
+        return _user_defined(name)
     known = builtin(name)
     train, test = (known.load(folder / name, split) for split in ("train", "test"))
     return Data(train=train, test=test, classes=10, channels=known.channels, mean=known.mean, std=known.std)
 
 
-def _users_own(name: str) -> Data:
-    made = load_object("dataset", name)()
-    if isinstance(made, Data):
-        return made
-    if isinstance(made, tuple) and len(made) == 2 and all(isinstance(split, (Images, Dataset)) for split in made):
-        return from_pair(*made, name=name)
-    raise LabError(f"dataset {name!r} returned {type(made).__name__}; allowed: riesz_lab.Data, or (train, test)")
+def _user_defined(name: str) -> Data:
+    data = load_object("dataset", name)()
+    if isinstance(data, Data):
+        return data
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(split, (Images, Dataset)) for split in data):
+        return from_pair(*data, name=name)
+    raise LabError(f"dataset {name!r}: expected riesz_lab.Data, or (train, test), got {type(data).__name__}")
 
 
 def from_pair(train: Any, test: Any, *, name: str = "your dataset") -> Data:
-    """`Data` for two datasets that say their `classes`, as those of torchvision do."""
+    """`Data` of two datasets with an attribute `classes`, such as those of torchvision."""
     classes = getattr(train, "classes", None)
     if classes is None:
-        raise LabError(f"{name!r} does not say its `classes`; return riesz_lab.Data(train, test, classes=, channels=)")
-    if isinstance(train, Images):
-        channels = train.images_NHWC.shape[-1]
-    else:
-        from riesz_lab.data.images.batches import as_image
-
-        channels = as_image(train[0][0]).shape[0]
+        raise LabError(f"{name!r} has no `classes`; return riesz_lab.Data(train, test, classes=, channels=)")
+    channels = train.images_NHWC.shape[-1] if isinstance(train, Images) else as_image(train[0][0]).shape[0]
     return Data(train=train, test=test, classes=len(classes), channels=channels)

@@ -2,7 +2,7 @@
 
     magic (4 bytes: 0, 0, 8 = uint8, number of dims), one 4-byte size per dim, the values
 
-The header is checked before anything is allocated, and never more than it announces is unpacked.
+The header is checked before anything is allocated; no more than it announces is unpacked.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from riesz_lab.errors import BadFileError, MissingDataError
 
 MOST_IMAGES = 1_000_000
 SIDE = 28
-PREFIXES = {"train": "train", "test": "t10k"}
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 def load(folder: Path, split: str) -> Images:
     """The images of one split, "train" or "test"."""
-    prefix = PREFIXES[split]
-    images_NHW = read(find(folder, f"{prefix}-images-idx3-ubyte"), dims=3)
-    labels_N = read(find(folder, f"{prefix}-labels-idx1-ubyte"), dims=1)
+    images, labels = FILES[:2] if split == "train" else FILES[2:]
+    images_NHW, labels_N = read(find(folder, images), dims=3), read(find(folder, labels), dims=1)
     if len(images_NHW) != len(labels_N):
-        raise BadFileError(f"{folder}: {len(images_NHW)} {split} images but {len(labels_N)} labels")
+        raise BadFileError(f"{folder}: expected a label per {split} image, got {len(labels_N)} for {len(images_NHW)}")
     if labels_N.max() > 9:
-        raise BadFileError(f"{folder}: a {split} label is {int(labels_N.max())}; allowed: 0 to 9")
+        raise BadFileError(f"{folder}: expected {split} labels 0 to 9, got {int(labels_N.max())}")
     return Images(images_NHW.unsqueeze(-1), labels_N.long())
 
 
@@ -41,7 +40,7 @@ def find(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-    raise MissingDataError(f"{folder / name} (or {name}.gz) is not there")
+    raise MissingDataError(f"{folder / name} (or {name}.gz) is missing")
 
 
 def read(path: Path, dims: int) -> Tensor:
@@ -50,19 +49,17 @@ def read(path: Path, dims: int) -> Tensor:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
             header = file.read(4 + 4 * dims)
             if len(header) < 4 + 4 * dims or header[:4] != bytes((0, 0, 8, dims)):
-                raise BadFileError(
-                    f"{path} is not an IDX file of bytes with {dims} dims: it starts with {header[:4]!r}"
-                )
+                raise BadFileError(f"{path}: expected an IDX file of bytes with {dims} dims, got {header[:4]!r}")
             shape = struct.unpack(f">{dims}I", header[4:])
             if not 0 < shape[0] <= MOST_IMAGES or any(side != SIDE for side in shape[1:]):
                 wanted = (f"1..{MOST_IMAGES}", *[SIDE] * (dims - 1))
-                raise BadFileError(f"{path} announces shape {shape}; allowed: {wanted}")
+                raise BadFileError(f"{path}: expected shape {wanted}, got {shape}")
             size = math.prod(shape)
-            # One byte more than announced, to notice a file that goes on.
+            # One byte more than announced, to notice a longer file.
             values = file.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise BadFileError(f"{path} cannot be read: {error}") from None
     if len(values) != size:
-        more = "more" if len(values) > size else f"only {len(values)}"
-        raise BadFileError(f"{path} announces {size} values and holds {more}")
+        got = "more" if len(values) > size else len(values)
+        raise BadFileError(f"{path}: expected {size} values, as announced, got {got}")
     return torch.frombuffer(bytearray(values), dtype=torch.uint8).reshape(shape)

@@ -1,4 +1,4 @@
-"""What a loader returns."""
+"""Images, datasets, and their division into splits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Images:
 
 
 class Splits:
-    """A training and a test split of any kind, and other ways to divide them."""
+    """A training and a test split of any kind."""
 
     train: Any
     test: Any
@@ -51,12 +51,12 @@ class Splits:
         """Test on `count` images taken out of the training split; the test split is not touched."""
         total = len(self.train)
         if count >= total:
-            raise ConfigError(f"hold_out={count} cannot be: there are {total} training images; allowed: below that")
+            raise ConfigError(f"hold_out: expected fewer than the {total} training images, got {count}")
         order = _shuffle(total, "hold out")
         return replace(self, train=take(self.train, order[count:]), test=take(self.train, order[:count]))  # type: ignore[type-var]
 
     def prepared(self, config: Config) -> Self:
-        """As a config wants them."""
+        """The splits as the config divides them."""
         data = self.swapped() if config.swap_splits else self
         data = data.limited(config.train_limit, config.test_limit)
         return data.held_out(config.hold_out) if config.hold_out else data
@@ -64,13 +64,13 @@ class Splits:
 
 @dataclass(frozen=True)
 class Data(Splits):
-    """A training and a test split, and what a model and a normalisation must know of them.
+    """A training and a test split of images, with what a model and a normalisation need.
 
     Attributes:
         train, test: `Images`, or any map-style `torch.utils.data.Dataset` of (image_CHW, label).
         classes: number of classes.
         channels: channels of an image.
-        mean, std: per channel, of pixel values in 0..1; None leaves user's float images as they are.
+        mean, std: per channel, of pixel values in 0..1; None leaves float images as they are.
     """
 
     train: Images | Dataset[Any]

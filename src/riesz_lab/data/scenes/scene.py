@@ -1,4 +1,4 @@
-"""A scene: an image and the class of each of its pixels, and, where there are any, which object each belongs to."""
+"""A scene: an image, the class of each pixel and, in some datasets, the object it belongs to."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from riesz_lab.data.files import File, decode
+from riesz_lab.data.files import IMAGE_FORMATS, File, decode
 from riesz_lab.data.images.types import Splits
 from riesz_lab.data.scenes.labels import Labels
 from riesz_lab.errors import BadFileError
 
-IMAGE_FORMATS = ("JPEG", "PNG")
 MASK_FORMATS = ("PNG",)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a scene's pixels are.
+    """The files of a scene.
 
     Attributes:
         image: JPEG or PNG.
@@ -35,24 +34,19 @@ class Scene:
         image = decode(self.image, IMAGE_FORMATS).convert("RGB")
         mask = decode(self.mask, MASK_FORMATS)
         if mask.mode not in ("P", "L"):
-            raise BadFileError(
-                f"{self.mask} is a {mask.mode} image; a mask holds one class number per pixel: palette or 8-bit grey"
-            )
+            raise BadFileError(f"{self.mask}: expected a mask in palette or 8-bit grey, got a {mask.mode} image")
         values = np.asarray(mask)
         if (wrong := labels.unknown_value(values)) is not None:
-            raise BadFileError(f"{self.mask} holds the value {wrong}; allowed: {labels.allowed}")
+            raise BadFileError(f"{self.mask}: expected values {labels.allowed}, got {wrong}")
         objects = None
         if self.instances is not None:
             objects = decode(self.instances, MASK_FORMATS)
             if objects.mode not in ("I", "I;16", "I;16B", "L"):
-                raise BadFileError(f"{self.instances} is a {objects.mode} image; allowed: 8- or 16-bit grey")
+                raise BadFileError(f"{self.instances}: expected 8- or 16-bit grey, got a {objects.mode} image")
             objects = Image.fromarray(np.asarray(objects).astype(np.int32))
         for file, other in ((self.mask, mask), (self.instances, objects)):
             if other is not None and other.size != image.size:
-                raise BadFileError(
-                    f"{file} has {_told(other.size)} pixels and its image {self.image} {_told(image.size)}; "
-                    "allowed: equal sizes"
-                )
+                raise BadFileError(f"{file}: expected the size of {self.image}, {image.size}, got {other.size}")
         return Pixels(image, Image.fromarray(labels.table[values]), objects)
 
 
@@ -65,7 +59,7 @@ class Pixels:
     objects: Image.Image | None
 
     def resized(self, width: int, height: int) -> Pixels:
-        """Pixels of the image are averaged, classes and objects are picked: there is nothing between two classes."""
+        """Resize: the image is interpolated, classes and objects are not."""
         if self.image.size == (width, height):
             return self
         size = (width, height)
@@ -91,9 +85,5 @@ class Scenes(Splits):
 
     @property
     def instances(self) -> bool:
-        """Whether every scene tells its objects apart."""
+        """Whether every scene has instances."""
         return all(scene.instances is not None for scene in (*self.train, *self.test))
-
-
-def _told(size: tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}"

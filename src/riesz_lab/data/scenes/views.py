@@ -1,7 +1,6 @@
-"""How a scene is shown to a network: its size, and what chance does to it.
+"""How a network sees a scene: its size, and random augmentation.
 
-Chance comes from a seed per scene and epoch and from nowhere else: whoever decodes a scene, in whatever order, sees it
-the same way.
+Augmentation follows from a seed per scene and epoch alone: it does not depend on the process or the order of decoding.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from riesz_lab.data.scenes.labels import VOID
 from riesz_lab.data.scenes.scene import Pixels
 
 MEAN_COLOUR = (124, 116, 104)
-"""ImageNet's: what is outside an image is zero once it is normalised."""
+"""ImageNet's: outside of an image, pixels are zero after normalisation."""
 SCALES = (0.5, 2.0)
 COLOUR = 0.25
 """Brightness, contrast and saturation change by up to this fraction."""
@@ -27,9 +26,9 @@ class View:
     """Size and augmentation.
 
     Attributes:
-        height, width: of what the network sees.
-        whole: leave scenes as large as they are, without augmentation; height and width do not matter.
-        resize: bring every scene to this size first; otherwise they are cropped to it.
+        height, width: of the network's input.
+        whole: keep the size of scenes, without augmentation; height and width are ignored.
+        resize: resize every scene to this size first; otherwise they are cropped to it.
         augment: "none", "flip", or "scale-crop-flip-colour".
     """
 
@@ -40,11 +39,11 @@ class View:
     augment: str = "none"
 
     def first(self, pixels: Pixels) -> Pixels:
-        """What is the same in every epoch."""
+        """The part that is the same in every epoch."""
         return pixels.resized(self.width, self.height) if self.resize and not self.whole else pixels
 
     def then(self, pixels: Pixels, seed: int) -> Pixels:
-        """What chance does, and the crop."""
+        """The random part, and the crop."""
         if self.whole:
             return pixels
         chance = random.Random(seed)
@@ -65,7 +64,7 @@ class View:
         return pixels
 
     def _cropped(self, pixels: Pixels, across: float, down: float) -> Pixels:
-        """A window of this size, at these fractions of the room there is; what is outside the scene is void."""
+        """A window of this size, at these fractions of the margin; outside of the scene it is void."""
         left = round(across * (pixels.image.width - self.width))
         top = round(down * (pixels.image.height - self.height))
 
@@ -90,12 +89,12 @@ def _flipped(pixels: Pixels) -> Pixels:
 
 
 def edges(objects_HW: np.ndarray) -> np.ndarray:
-    """Where a pixel belongs to another object than one of its four neighbours."""
-    found = np.zeros(objects_HW.shape, bool)
+    """Pixels that belong to another object than one of their four neighbours."""
+    border = np.zeros(objects_HW.shape, bool)
     across = objects_HW[:, 1:] != objects_HW[:, :-1]
     down = objects_HW[1:] != objects_HW[:-1]
-    found[:, 1:] |= across
-    found[:, :-1] |= across
-    found[1:] |= down
-    found[:-1] |= down
-    return found
+    border[:, 1:] |= across
+    border[:, :-1] |= across
+    border[1:] |= down
+    border[:-1] |= down
+    return border

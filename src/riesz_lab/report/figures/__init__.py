@@ -1,4 +1,4 @@
-"""Every figure by name: the paper's ten, and what it lacks."""
+"""Every figure by name: the paper's ten, then those that the paper does not have."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Entry:
     """A figure that can be made.
 
     Attributes:
-        make: from evidence; None if what is stored does not allow it.
-        about: what it shows.
-        needs: what must be stored for it, and the command that stores it.
-        number: its number among the paper's; 0 for what the paper lacks.
+        make: the figure from evidence; None if the stored files do not allow it.
+        about: its content.
+        needs: the stored files it needs, and the command that stores them.
+        number: its number in the paper; 0 if it is not there.
     """
 
     make: Callable[[Evidence], Figure | None]
@@ -73,5 +73,3 @@ FIGURES: dict[str, Entry] = {
     "spectra": Entry(spectra, "update spectra over epochs", "trials of this version: riesz demo"),
     "speed": Entry(speed, "time to direct all gradients of a network", "benchmark results: make bench"),
 }
-
-__all__ = ["FIGURES", "Entry"]

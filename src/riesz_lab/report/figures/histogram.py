@@ -4,62 +4,54 @@ from __future__ import annotations
 
 import numpy as np
 
-from riesz_lab.report.evidence import Evidence, styles
+from riesz_lab.report.evidence import Evidence, Methods, score_of
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.labels import color, short_scale
+from riesz_lab.report.figures.series import dashes
+from riesz_lab.report.labels import color, score_label, short_scale
 from riesz_lab.sweeps.results import is_percent
 
-LEAST = 5
+MIN_TRIALS = 5
 BINS = 12
-MOST_PANELS = 4
-MOST_METHODS = 4
+MAX_PANELS = 4
+MAX_METHODS = 4
 
 
 def histogram(evidence: Evidence) -> Figure | None:
-    """The settings with most trials per method; from `LEAST` trials on a histogram says something."""
-    panels, told = [], []
+    """The settings with most trials per method; fewer than `MIN_TRIALS` make no histogram."""
+    panels: list[Panel] = []
+    deviations = []
     ranked = sorted(
         evidence.settings.items(), key=lambda pair: -min(sorted(map(len, pair[1].values()), reverse=True)[:2])
     )
     for base, methods in ranked:
-        scores = {
-            name: [score for trial in trials if (score := trial.score("last")) is not None]
-            for name, trials in methods.items()
-        }
-        scores = {name: values for name, values in scores.items() if len(values) >= LEAST}
-        if len(scores) < 2 or len(panels) == MOST_PANELS:
+        percent = is_percent(score_of(methods))
+        scores = _scores(methods, 100.0 if percent else 1.0)
+        pooled = np.concatenate([*scores.values(), np.zeros(0)])
+        if len(scores) < 2 or len(panels) == MAX_PANELS or pooled.min() == pooled.max():
             continue
-        score = str(methods[next(iter(scores))][0].result["score"])  # type: ignore[index]
-        times = 100.0 if is_percent(score) else 1.0
-        most = sorted(scores, key=lambda name: -len(scores[name]))[:MOST_METHODS]
-        chosen = {name: scores[name] for name in scores if name in most}
-        pooled = np.concatenate([np.array(values) * times for values in chosen.values()])
         edges = np.linspace(pooled.min(), pooled.max() or 1.0, BINS + 1)
-        if edges[0] == edges[-1]:
-            continue
-        middles = (edges[1:] + edges[:-1]) / 2
-        dashes = styles({name: methods[name] for name in chosen})
+        styles = dashes({name: methods[name] for name in scores})
         panels.append(
             Panel(
-                title=f"{short_scale(base)}: {min(map(len, chosen.values()))} or more trials each",
-                x=score.replace("_", " ") + (" in %" if times == 100 else ""),
+                title=f"{short_scale(base)}: {min(map(len, scores.values()))} or more trials each",
+                x=score_label(score_of(methods)) + (" in %" if percent else ""),
                 y="trials",
                 series=[
                     Series(
                         name=name,
-                        x=middles.tolist(),
-                        y=np.histogram(np.array(values) * times, edges)[0].astype(float).tolist(),
+                        x=((edges[1:] + edges[:-1]) / 2).tolist(),
+                        y=np.histogram(values, edges)[0].astype(float).tolist(),
                         kind="bars",
                         color=color(methods[name][0].config),
-                        dash=dashes[name]["dash"],
+                        dash=styles[name],
                     )
-                    for name, values in chosen.items()
+                    for name, values in scores.items()
                 ],
             )
         )
-        told.append(
+        deviations.append(
             f"{short_scale(base)}, standard deviations: "
-            + ", ".join(f"{name} {times * float(np.std(values, ddof=1)):.2g}" for name, values in chosen.items())
+            + ", ".join(f"{name} {np.std(values, ddof=1):.2g}" for name, values in scores.items())
         )
     if not panels:
         return None
@@ -68,6 +60,17 @@ def histogram(evidence: Evidence) -> Figure | None:
         title="Test scores over trials",
         caption="How many trials ended at which score of the last epoch. Whether the spread differs is tested in the"
         " table of comparisons (Brown and Forsythe).",
-        alt="; ".join(told) + ".",
+        alt="; ".join(deviations) + ".",
         panels=panels,
     )
+
+
+def _scores(methods: Methods, times: float) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Last scores of the methods with most trials, in the order of the methods."""
+    scores = {
+        name: times * np.array([score for trial in trials if (score := trial.score("last")) is not None])
+        for name, trials in methods.items()
+    }
+    scores = {name: values for name, values in scores.items() if len(values) >= MIN_TRIALS}
+    most = sorted(scores, key=lambda name: -len(scores[name]))[:MAX_METHODS]
+    return {name: values for name, values in scores.items() if name in most}

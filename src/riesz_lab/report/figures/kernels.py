@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import torch
-
 import riesz
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series
 
 N = 64
+METRICS = {
+    "SobolevTilde": (riesz.SobolevTilde(1.0, blend=0.0), 1),
+    "Sobolev": (riesz.Sobolev(1.0), 4),
+    "LaplacianSmoothing, sigma = 1": (riesz.LaplacianSmoothing(1.0), 3),
+    "ReweightedL2": (riesz.ReweightedL2(1.0), 2),
+}
 
 
 def kernels(evidence: Evidence) -> Figure:
     """Needs no trial: it follows from the definitions."""
     del evidence
-    distance = list(range(-N // 2, N // 2))
-    metrics = {
-        "SobolevTilde": (riesz.SobolevTilde(1.0, blend=0.0), 1),
-        "Sobolev": (riesz.Sobolev(1.0), 4),
-        "LaplacianSmoothing, sigma = 1": (riesz.LaplacianSmoothing(1.0), 3),
-    }
-    smooth = [
-        Series(name=name, x=distance, y=_kernel(metric), color=color, dash=index % 4)
-        for index, (name, (metric, color)) in enumerate(metrics.items())
+    series = [
+        Series(name=name, x=range(-N // 2, N // 2), y=_kernel(metric), color=color, dash=dash)
+        for dash, (name, (metric, color)) in enumerate(METRICS.items())
     ]
-    whole = [
-        *smooth,
-        Series(name="ReweightedL2", x=distance, y=_kernel(riesz.ReweightedL2(1.0)), color=2, dash=3),
-    ]
-    axes = {"x": "distance in output channels", "y": "n x kernel"}
+    x, y = "distance in output channels", "n x kernel"
     return Figure(
         name="kernels",
         title="Kernels of the metrics, lam = 1",
@@ -38,13 +32,11 @@ def kernels(evidence: Evidence) -> Figure:
         alt="SobolevTilde varies only between 0.96 and 1.08 over all distances; LaplacianSmoothing is a narrow peak;"
         " ReweightedL2 is an impulse on a constant 1.",
         panels=[
-            Panel(title="All", series=whole, y_range=(-0.5, 4.5), **axes),
-            Panel(title="Close up", series=smooth[:2], **axes),
+            Panel(title="All", series=series, y_range=(-0.5, 4.5), x=x, y=y),
+            Panel(title="Close up", series=series[:2], x=x, y=y),
         ],
     )
 
 
-def _kernel(metric: riesz.Metric) -> list[float | None]:
-    kernel = N * metric.kernel(N).roll(N // 2)
-    assert isinstance(kernel, torch.Tensor)
-    return [float(value) for value in kernel]
+def _kernel(metric: riesz.Metric) -> list[float]:
+    return [float(value) for value in N * metric.kernel(N).roll(N // 2)]

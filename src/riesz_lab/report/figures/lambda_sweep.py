@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import statistics
 
+import numpy as np
+
 import riesz
 from riesz_lab.report.evidence import Evidence
-from riesz_lab.report.figure import Figure, Panel, Series
+from riesz_lab.report.figure import Figure, Panel, series_around
 from riesz_lab.report.labels import scale, short_scale
 from riesz_lab.sweeps import Table
 
-READINGS = ("ReweightedL2", "SobolevTilde, lam as scale", "SobolevTilde, lam in G")
-COLORS = (2, 1, 4)
+READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, lam in G": 4}
+"""Ways to read lam, and their colours."""
+
+Points = dict[str, dict[float, list[float]]]
 
 
 def lambda_sweep(evidence: Evidence) -> Figure | None:
-    tables = [table for table in evidence.tables_of("lambda-mnist", "lambda-fashion") if _points(table)]
-    if not tables:
+    tables = evidence.tables_of("lambda-mnist", "lambda-fashion")
+    shown = [(table.sweep.arms[0].config, points) for table in tables if (points := _points(table))]
+    if not shown:
         return None
     return Figure(
         name="lambda",
         title="Test accuracy by lam",
         caption="Of the last epoch. lam = 0 is the plain optimizer. The paper's H1-tilde at lam has two readings:"
         " f + lam G f with G at 1, and f + G f with lam inside G. Bands are one standard deviation over seeds. "
-        + "; ".join(sorted({scale(table.sweep.arms[0].config) for table in tables}))
+        + "; ".join(sorted({scale(config) for config, _ in shown}))
         + ".",
-        alt=" ".join(_told(table) for table in tables),
-        panels=[_panel(table) for table in tables],
+        alt=" ".join(f"{short_scale(config)}: {_describe(points)}." for config, points in shown),
+        panels=[_panel(short_scale(config), points) for config, points in shown],
     )
 
 
-def _points(table: Table) -> dict[str, dict[float, list[float]]]:
+def _points(table: Table) -> Points:
     """Scores by reading and lam; the plain optimizer belongs to all readings, at 0."""
-    found: dict[str, dict[float, list[float]]] = {}
+    points: Points = {}
     plain: list[float] = []
+    by_scale, by_lam = list(READINGS)[1:]
     for row in table.rows.values():
         scores = [100 * score for score in row.scores.values() if score is not None]
         if not scores:
@@ -42,45 +48,33 @@ def _points(table: Table) -> dict[str, dict[float, list[float]]]:
         if isinstance(metric, riesz.Identity):
             plain = scores
         elif isinstance(metric, riesz.ReweightedL2):
-            found.setdefault(READINGS[0], {})[metric.lam] = scores
+            points.setdefault("ReweightedL2", {})[metric.lam] = scores
         elif isinstance(metric, riesz.SobolevTilde):
             if metric.lam == 1:
-                found.setdefault(READINGS[1], {})[metric.scale] = scores
+                points.setdefault(by_scale, {})[metric.scale] = scores
             if metric.scale == 1:
-                found.setdefault(READINGS[2], {})[metric.lam] = scores
+                points.setdefault(by_lam, {})[metric.lam] = scores
     if plain:
-        for points in found.values():
-            points[0.0] = plain
-    return found
+        for scores_by_lam in points.values():
+            scores_by_lam[0.0] = plain
+    return points
 
 
-def _panel(table: Table) -> Panel:
+def _panel(title: str, points: Points) -> Panel:
     series = []
-    points = _points(table)
-    for index, name in enumerate(READINGS):
-        rows = sorted(points.get(name, {}).items())
-        if not rows:
-            continue
-        means = [statistics.fmean(scores) for _, scores in rows]
-        spreads = [statistics.stdev(scores) if len(scores) > 1 else 0.0 for _, scores in rows]
-        series.append(
-            Series(
-                name=name,
-                x=[lam for lam, _ in rows],
-                y=list(means),
-                low=[mean - spread for mean, spread in zip(means, spreads, strict=True)],
-                high=[mean + spread for mean, spread in zip(means, spreads, strict=True)],
-                color=COLORS[index],
-                dash=index,
-                note=f"one standard deviation, {max(len(scores) for _, scores in rows)} trials",
-            )
-        )
-    return Panel(title=short_scale(table.sweep.arms[0].config), x="lam", y="test accuracy in %", series=series)
+    for index, (name, color) in enumerate(READINGS.items()):
+        lams, scores = sorted(points.get(name, {})), [values for _, values in sorted(points.get(name, {}).items())]
+        if lams:
+            mean_X = np.array([statistics.fmean(values) for values in scores])
+            spread_X = np.array([statistics.stdev(values) if len(values) > 1 else 0.0 for values in scores])
+            note = f"one standard deviation, {max(map(len, scores))} trials"
+            series.append(series_around(name, lams, mean_X, spread_X, color=color, dash=index, note=note))
+    return Panel(title=title, x="lam", y="test accuracy in %", series=series)
 
 
-def _told(table: Table) -> str:
-    told = []
-    for name, points in _points(table).items():
-        best = max(points, key=lambda lam: statistics.fmean(points[lam]))
-        told.append(f"{name} is highest at lam = {best:g} ({statistics.fmean(points[best]):.2f}%)")
-    return f"{short_scale(table.sweep.arms[0].config)}: {'; '.join(told)}."
+def _describe(points: Points) -> str:
+    best = []
+    for name, scores in points.items():
+        mean, lam = max(((statistics.fmean(values), lam) for lam, values in scores.items()), key=lambda pair: pair[0])
+        best.append(f"{name} is highest at lam = {lam:g} ({mean:.2f}%)")
+    return "; ".join(best)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import numpy as np
+from scipy import stats
 
 from riesz_lab.config import Config
-from riesz_lab.inspection.regularity import FEWEST, correlation_curve
-from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods, styles
-from riesz_lab.report.figure import Figure, Panel, Series
+from riesz_lab.inspection.regularity import MIN_FILTERS, correlation_curve
+from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods
+from riesz_lab.report.figure import Figure, Panel, Series, series_around
+from riesz_lab.report.figures.series import dashes
 from riesz_lab.report.labels import color, scale
+from riesz_lab.store import StoredTrial
 
-FARTHEST = 32
-MOST_TRIALS = 10
-MOST_METHODS = 6
+MAX_DISTANCE = 32
+MAX_TRIALS = 10
+MAX_METHODS = 6
+RANDOM = "random order"
 
 
 def regularity(evidence: Evidence) -> Figure | None:
@@ -27,80 +31,58 @@ def regularity(evidence: Evidence) -> Figure | None:
         name="regularity",
         title="Correlation between filters by distance",
         caption="Pearson's correlation between the weights of filters i and j, mean over pairs at each |i - j|, conv"
-        f" layers with {FEWEST} filters or more, and trials; bands are 95% intervals over trials. Dotted: the same"
+        f" layers with {MIN_FILTERS} filters or more, and trials; bands are 95% intervals over trials. Dotted: the same"
         f" filters in random order. {scale(base)}.",
-        alt=_told(panels),
+        alt=". ".join(map(_describe, panels)) + ".",
         panels=panels,
     )
 
 
 def _setting(evidence: Evidence) -> tuple[Config, Methods] | None:
-    """The setting with most methods among those with weights: those of the sweep `regularity`, if it was run."""
-    found = []
-    for base, methods in evidence.settings.items():
-        there = {
-            name: [trial for trial in trials if (trial.path / "weights.safetensors").exists()][:MOST_TRIALS]
-            for name, trials in main_methods(methods, MOST_METHODS).items()
-        }
-        there = {name: trials for name, trials in there.items() if trials}
-        if there and _curve(evidence, next(iter(there.values()))[0], "output", shuffled=False) is not None:
-            found.append((base, there))
-    return max(found, key=lambda pair: len(pair[1]), default=None)
+    """The setting with most methods among those with weights: that of the sweep `regularity`, if it was run."""
+    settings = []
+    for base, methods in evidence.settings_with("weights_file"):
+        shown = {name: trials[:MAX_TRIALS] for name, trials in main_methods(methods, MAX_METHODS).items()}
+        if _curve(evidence, next(iter(shown.values()))[0], "output", shuffled=False) is not None:
+            settings.append((base, shown))
+    return max(settings, key=lambda pair: len(pair[1]), default=None)
 
 
 def _panel(evidence: Evidence, methods: Methods, direction: str) -> Panel:
-    series = []
-    dashes = styles(methods)
+    ordered, random = [], []
+    styles = dashes(methods)
     for name, trials in methods.items():
-        curves = [curve for trial in trials if (curve := _curve(evidence, trial, direction, False)) is not None]
-        shuffled = [curve for trial in trials if (curve := _curve(evidence, trial, direction, True)) is not None]
-        if not curves:
-            continue
-        distance = [float(d) for d in range(1, len(curves[0]) + 1)]
-        series.append(_interval(name, distance, np.array(curves), color(trials[0].config), dashes[name]["dash"]))
-        series.append(
-            Series(
-                name="random order",
-                x=distance,
-                y=np.mean(shuffled, axis=0).tolist(),
-                color=color(trials[0].config),
-                dash=2,
-            )
+        curves, shuffled = (
+            [curve for trial in trials if (curve := _curve(evidence, trial, direction, shuffle)) is not None]
+            for shuffle in (False, True)
         )
-    return Panel(
-        title=f"along the {direction}", x="|i - j|", y="mean correlation", series=_random_last(series), zero=True
-    )
+        if curves:
+            distance = [float(d) for d in range(1, len(curves[0]) + 1)]
+            index = color(trials[0].config)
+            ordered.append(_interval(name, distance, np.array(curves), color=index, dash=styles[name]))
+            random.append(Series(name=RANDOM, x=distance, y=np.mean(shuffled, axis=0).tolist(), color=index, dash=2))
+    return Panel(title=f"along the {direction}", x="|i - j|", y="mean correlation", series=ordered + random, zero=True)
 
 
-def _random_last(series: list[Series]) -> list[Series]:
-    return sorted(series, key=lambda one: one.name == "random order")
+def _interval(name: str, x: list[float], values_TX: Array, **style: int) -> Series:
+    count = len(values_TX)
+    half_X = stats.t.ppf(0.975, count - 1) * values_TX.std(0, ddof=1) / np.sqrt(count) if count > 2 else None
+    return series_around(name, x, values_TX.mean(0), half_X, note=f"95% interval, {count} trials", **style)
 
 
-def _interval(name: str, x: list[float], values_TX: Array, color: int, dash: int) -> Series:
-    from scipy import stats
-
-    mean = values_TX.mean(0)
-    low = high = None
-    if len(values_TX) > 2:
-        half = stats.t.ppf(0.975, len(values_TX) - 1) * values_TX.std(0, ddof=1) / np.sqrt(len(values_TX))
-        low, high = (mean - half).tolist(), (mean + half).tolist()
-    note = f"95% interval, {len(values_TX)} trials"
-    return Series(name=name, x=x, y=mean.tolist(), low=low, high=high, color=color, dash=dash, note=note)
-
-
-def _curve(evidence: Evidence, trial: object, direction: str, shuffled: bool) -> Array | None:
+def _curve(evidence: Evidence, trial: StoredTrial, direction: str, shuffled: bool) -> Array | None:
     """The mean over layers at each distance; a layer counts as far as it reaches."""
-    rows = list(_layer_curves(evidence.conv_weights(trial), direction, shuffled))  # type: ignore[arg-type]
+    rows = list(_layer_curves(evidence.conv_weights(trial), direction, shuffled))
     if not rows:
         return None
-    reach = min(FARTHEST, max(map(len, rows)))
+    reach = min(MAX_DISTANCE, max(map(len, rows)))
     table = np.full((len(rows), reach), np.nan)
     for index, row in enumerate(rows):
         table[index, : min(reach, len(row))] = row[:reach]
     return np.asarray(np.nanmean(table, axis=0))
 
 
-def _layer_curves(weights: dict[str, Array], direction: str, shuffled: bool) -> Iterable[Array]:
+def _layer_curves(weights: dict[str, Array], direction: str, shuffled: bool) -> Iterator[Array]:
     for weight_OIK in weights.values():
         weight = weight_OIK if direction == "output" else weight_OIK.swapaxes(0, 1)
         curve = correlation_curve(weight, order=np.random.default_rng(len(weight)).permutation if shuffled else None)
@@ -108,9 +90,6 @@ def _layer_curves(weights: dict[str, Array], direction: str, shuffled: bool) -> 
             yield curve
 
 
-def _told(panels: list[Panel]) -> str:
-    told = []
-    for panel in panels:
-        firsts = ", ".join(f"{one.name} {one.y[0]:+.3f}" for one in panel.series if one.name != "random order")
-        told.append(f"Neighbours {panel.title} correlate by {firsts}")
-    return ". ".join(told) + "."
+def _describe(panel: Panel) -> str:
+    firsts = ", ".join(f"{series.name} {series.y[0]:+.3f}" for series in panel.series if series.name != RANDOM)
+    return f"Neighbours {panel.title} correlate by {firsts}"

@@ -7,26 +7,25 @@ from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import scale
 from riesz_lab.store import StoredTrial
 
-MOST_SIDE = 64
-MOST_PANELS = 6
+MAX_SIDE = 64
+MAX_PANELS = 6
 
 
 def stripes(evidence: Evidence) -> Figure | None:
-    found = _best_setting(evidence)
-    if found is None:
+    methods = _setting(evidence)
+    if methods is None:
         return None
-    shown = {method: trials[0] for method, trials in main_methods(found, MOST_PANELS).items()}
+    shown = {method: trials[0] for method, trials in main_methods(methods, MAX_PANELS).items()}
+    config = next(iter(shown.values())).config
     layer = _layer(evidence, next(iter(shown.values())))
     panels, largest = [], (0, 0)
     for method, trial in shown.items():
         weight_OIK = evidence.conv_weights(trial).get(layer)
-        if weight_OIK is None:
-            continue
-        largest = weight_OIK.shape[:2]
-        image = weight_OIK[:MOST_SIDE, :MOST_SIDE, weight_OIK.shape[2] // 2]
-        panels.append(Panel(title=method, image=Image(image, "output channel", "input channel")))
-    config = next(iter(shown.values())).config
-    cut = " (the first 64 of each)" if max(largest) > MOST_SIDE else ""
+        if weight_OIK is not None:
+            largest = weight_OIK.shape[:2]
+            image = weight_OIK[:MAX_SIDE, :MAX_SIDE, weight_OIK.shape[2] // 2]
+            panels.append(Panel(title=method, image=Image(image, "output channel", "input channel")))
+    cut = " (the first 64 of each)" if max(largest) > MAX_SIDE else ""
     return Figure(
         name="stripes",
         title="Weights of a trained conv layer",
@@ -38,25 +37,17 @@ def stripes(evidence: Evidence) -> Figure | None:
     )
 
 
-def _best_setting(evidence: Evidence) -> Methods | None:
-    """The setting with most methods whose first trials have weights with two channels or more on both sides."""
-    candidates = []
-    for methods in evidence.settings.values():
-        there = {
-            name: [trial for trial in trials if (trial.path / "weights.safetensors").exists()]
-            for name, trials in methods.items()
-        }
-        there = {name: trials for name, trials in there.items() if trials}
-        if there and _layer(evidence, next(iter(there.values()))[0]):
-            candidates.append(there)
-    return max(candidates, key=len, default=None)
+def _setting(evidence: Evidence) -> Methods | None:
+    """The setting with most methods whose first trial has weights with two channels or more on both sides."""
+    settings = [methods for _, methods in evidence.settings_with("weights_file")]
+    return max((one for one in settings if _layer(evidence, next(iter(one.values()))[0])), key=len, default=None)
 
 
 def _layer(evidence: Evidence, trial: StoredTrial) -> str:
-    """The layer that fills the picture best."""
+    """The layer with the largest image; empty if there is none."""
 
-    def shown(weight_OIK: Array) -> int:
-        return min(weight_OIK.shape[0], MOST_SIDE) * min(weight_OIK.shape[1], MOST_SIDE)
+    def area(weight_OIK: Array) -> int:
+        return weight_OIK[:MAX_SIDE, :MAX_SIDE, 0].size
 
     weights = {name: w for name, w in evidence.conv_weights(trial).items() if min(w.shape[:2]) > 1}
-    return max(weights, key=lambda name: shown(weights[name]), default="")
+    return max(weights, key=lambda name: area(weights[name]), default="")

@@ -2,111 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Evidence, Methods, band, styles
-from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.labels import color, scale, short_scale
-from riesz_lab.sweeps.results import is_percent
+from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_of
+from riesz_lab.report.figure import Figure, Panel
+from riesz_lab.report.figures.series import band, epoch_panels
+from riesz_lab.report.labels import scale, short_scale
+
+SEGMENTATION_KEYS = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "test_miou")
 
 
 def segmentation(evidence: Evidence) -> Figure | None:
-    found = _settings(evidence, "segmentation")
-    several = len(found) > 1
-    panels = [panel for base, methods in found for panel in _segmentation_panels(evidence, base, methods, several)]
+    settings = evidence.settings_of("segmentation")
+    panels = []
+    for base, methods in settings:
+        prefix = f"{short_scale(base)}: " if len(settings) > 1 else ""
+        panels += epoch_panels(evidence, methods, SEGMENTATION_KEYS, prefix) + _gap_panels(methods, prefix)
     if not panels:
         return None
     return Figure(
         name="voc",
         title="Segmentation: losses, accuracy and generalisation gap",
         caption="The gap is training accuracy less test accuracy at the last epoch. Bands and bars are one standard"
-        f" deviation over seeds. {'; '.join(scale(base) for base, _ in found)}.",
+        f" deviation over seeds. {_scales(settings)}.",
         alt=" ".join(
-            f"{panel.title}: {', '.join(f'{one.x[0]} {one.y[0]:.3f}' for one in panel.series)}."
+            f"{panel.title}: {', '.join(f'{bar.x[0]} {bar.y[0]:.3f}' for bar in panel.series)}."
             for panel in panels
-            if "gap" in panel.title and all(one.y[0] is not None for one in panel.series)
+            if "gap" in panel.title
         ),
         panels=panels,
     )
 
 
 def fid(evidence: Evidence) -> Figure | None:
-    panels = []
-    found = _settings(evidence, "generation")
-    for base, methods in found:
-        score = str(next(iter(methods.values()))[0].result["score"])  # type: ignore[index]
-        series = _series(evidence, methods, score)
-        if series:
-            panels.append(Panel(title=short_scale(base), x="epoch", y=score.replace("_", " "), series=series))
+    settings = evidence.settings_of("generation")
+    panels = [
+        replace(panel, title=short_scale(base))
+        for base, methods in settings
+        for panel in epoch_panels(evidence, methods, [score_of(methods)])
+    ]
     if not panels:
         return None
     return Figure(
         name="fid",
         title="Image synthesis: FID by epoch",
         caption="Lower is better. A score that says proxy comes from a small fixed network and is comparable with no"
-        f" published FID. Bands are one standard deviation over seeds. {'; '.join(scale(base) for base, _ in found)}.",
-        alt=_collapses(found),
+        f" published FID. Bands are one standard deviation over seeds. {_scales(settings)}.",
+        alt="; ".join(
+            f"{name}: {count_collapsed(trials)} of {len(trials)} trials collapsed or diverged"
+            for _, methods in settings
+            for name, trials in methods.items()
+        )
+        + ".",
         panels=panels,
     )
 
 
-def _settings(evidence: Evidence, task: str) -> list[tuple[Config, Methods]]:
-    return [(base, methods) for base, methods in evidence.settings.items() if base.task == task]
+def _scales(settings: list[tuple[Config, Methods]]) -> str:
+    return "; ".join(scale(base) for base, _ in settings)
 
 
-def _segmentation_panels(evidence: Evidence, base: Config, methods: Methods, named: bool) -> list[Panel]:
-    panels = []
-    where = f"{short_scale(base)}: " if named else ""
-    for key in ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "test_miou"):
-        series = _series(evidence, methods, key)
-        if series:
-            told = key.replace("_", " ")
-            unit = " in %" if is_percent(key) else ""
-            panels.append(Panel(title=where + told, x="epoch", y=told + unit, series=series))
+def _gap_panels(methods: Methods, prefix: str) -> list[Panel]:
     bars = []
     for name, trials in methods.items():
-        gaps = []
-        for trial in trials:
-            last = (trial.result or {}).get("last") or {}
-            if all(isinstance(last.get(f"{split}_accuracy"), float) for split in ("train", "test")):
-                gaps.append(last["train_accuracy"] - last["test_accuracy"])
+        rows = [(row.get("train_accuracy"), row.get("test_accuracy")) for row in (trial.last() for trial in trials)]
+        gaps = [[train - test] for train, test in rows if isinstance(train, float) and isinstance(test, float)]
         if gaps:
-            mean = float(np.mean(gaps))
-            spread = float(np.std(gaps, ddof=1)) if len(gaps) > 1 else None
-            note = f"one standard deviation, {len(gaps)} trials"
-            bars.append(
-                Series(
-                    name=name,
-                    x=[name],
-                    y=[mean],
-                    low=None if spread is None else [mean - spread],
-                    high=None if spread is None else [mean + spread],
-                    kind="bars",
-                    color=color(trials[0].config),
-                    note=note,
-                )
-            )
-    if bars:
-        panels.append(Panel(title=f"{where}generalisation gap", y="train - test accuracy", series=bars))
-    return panels
-
-
-def _series(evidence: Evidence, methods: Methods, key: str) -> list[Series]:
-    dashes = styles(methods)
-    series = []
-    for name, trials in methods.items():
-        epochs, values = evidence.curve(trials, key)
-        if len(epochs) > 1:
-            times = 100.0 if is_percent(key) else 1.0
-            series.append(band(name, epochs, values, trials[0].config, times=times, **dashes[name]))
-    return series
-
-
-def _collapses(found: list[tuple[Config, Methods]]) -> str:
-    told = []
-    for _, methods in found:
-        for name, trials in methods.items():
-            fallen = sum(trial.status in ("collapsed", "diverged") for trial in trials)
-            told.append(f"{name}: {fallen} of {len(trials)} trials collapsed or diverged")
-    return "; ".join(told) + "."
+            bars.append(band(name, [name], np.array(gaps), trials[0].config, kind="bars"))
+    return [Panel(title=f"{prefix}generalisation gap", y="train - test accuracy", series=bars)] if bars else []

@@ -1,4 +1,4 @@
-"""Running a sweep's trials: hand them to an executor, look into their directories when a worker has ended.
+"""Run a sweep's trials: hand them to an executor, read their directories when a worker has ended.
 
 Requirements it meets:
 - killed at any moment and started again, it loses nothing and repeats nothing that was complete;
@@ -20,27 +20,27 @@ from riesz_lab.errors import LabError, StoppedError
 from riesz_lab.store import StoredTrial, read_trial
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.running.executor import Ended, Executor
-from riesz_lab.sweeps.running.pending import Plan
-from riesz_lab.sweeps.running.worker import TrialJob
+from riesz_lab.sweeps.running.pending import Pending
+from riesz_lab.sweeps.running.worker import Accelerator, TrialJob
 from riesz_lab.training.signals import Interrupts
 
 LOOK_EVERY = 0.5
 BUSY_DELAY = 2.0
-"""Seconds before a trial is tried again that another process works on."""
+"""Seconds before a trial is tried again while another process works on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where trials live and how they are trained; not part of their identity."""
+class RunSettings:
+    """Where trials are stored and how they are trained; not part of their identity."""
 
     runs: Path
     data_dir: Path
-    accelerator: str = "auto"
+    accelerator: Accelerator = "auto"
     save_every: float = 60.0
 
 
 class Watcher:
-    """Told what happens; this one says nothing."""
+    """Follows a sweep; this one shows nothing."""
 
     def began(self, config: Config) -> None: ...
 
@@ -49,24 +49,27 @@ class Watcher:
     def tick(self, running: list[Config]) -> None: ...
 
 
-def drive(plan: Plan, executor: Executor, place: Place, *, retries: int = 5, watcher: Watcher | None = None) -> None:
-    """Run the plan's trials to their end; `plan.done` and `plan.failed` grow as they come.
+def drive(
+    pending: Pending, executor: Executor, settings: RunSettings, *, retries: int = 5, watcher: Watcher | None = None
+) -> None:
+    """Run the pending trials to their end; each moves from `pending.waiting` to `done` or `failed`.
 
-    Raises StoppedError if asked to stop; what was running is saved.
+    Raises StoppedError if asked to stop; running trials are saved.
     """
-    _Driver(plan, executor, place, retries, watcher or Watcher()).to_the_end()
+    _Driver(pending, executor, settings, retries, watcher or Watcher()).run()
 
 
 class _Driver:
-    def __init__(self, plan: Plan, executor: Executor, place: Place, retries: int, watcher: Watcher):
-        self.plan, self.executor, self.place, self.retries, self.watcher = plan, executor, place, retries, watcher
-        self.ready = deque(plan.waiting.values())
+    def __init__(self, pending: Pending, executor: Executor, settings: RunSettings, retries: int, watcher: Watcher):
+        self.pending, self.executor, self.settings = pending, executor, settings
+        self.retries, self.watcher = retries, watcher
+        self.ready = deque(pending.waiting.values())
         self.later: list[tuple[float, Config]] = []
-        """Those that are not to be tried before a moment."""
+        """Trials with the earliest time at which to try them."""
         self.running: dict[str, tuple[Config, float]] = {}
         self.kills: Counter[str] = Counter()
 
-    def to_the_end(self) -> None:
+    def run(self) -> None:
         try:
             with Interrupts() as stop:
                 while self.ready or self.later or self.running:
@@ -87,45 +90,47 @@ class _Driver:
             config = self.ready.popleft()
             self.running[config.id] = (config, now)
             self.watcher.began(config)
-            self.executor.start(_job(config, self.executor, self.place))
+            self.executor.start(_job(config, self.executor.threads, self.settings))
 
     def _stop(self) -> None:
         left = len(self.ready) + len(self.later) + len(self.running)
         raise StoppedError(
-            f"stopped with {len(self.plan.done)} trials complete and {left} to go; those that were running are saved. "
+            f"stopped with {len(self.pending.done)} trials complete and {left} to go; running ones are saved. "
             "Run the same command to continue"
         )
 
     def _settle(self, end: Ended, config: Config, began: float) -> None:
-        """What a worker's end means for its trial. The directory has the last word: it may be complete all the same."""
-        stored = _stored(self.place.runs, config)
+        """Decide what the end of a process means for its trial. The directory decides: the trial may be complete."""
+        stored = _stored(self.settings.runs, config)
         if stored is not None and stored.result is not None:
-            self._close(self.plan.done, stored.status, config, stored, began)
+            self._close(self.pending.done, stored.status, config, stored, began)
         elif end.how == "busy":
             self.later.append((time.monotonic() + BUSY_DELAY, config))
         elif end.how == "failed":
             recorded = None if stored is None else stored.failure
-            said = recorded or end.said or "no reason was given"
+            reason = recorded or end.message or "no reason was given"
             if recorded is None:
                 # A full disk may be what failed.
                 with contextlib.suppress(LabError, OSError):
-                    Trial(self.place.runs, config).fail(said)
-            self._close(self.plan.failed, said, config, stored, began)
+                    Trial(self.settings.runs, config).fail(reason)
+            self._close(self.pending.failed, reason, config, stored, began)
         else:
-            said = end.said or "the worker was stopped"
+            reason = end.message or "the worker was stopped"
             self.kills[config.id] += 1
             if self.kills[config.id] <= self.retries:
-                self.watcher.ended(config, None, time.monotonic() - began, f"{said}; it will be continued")
+                self.watcher.ended(config, None, time.monotonic() - began, f"{reason}; it will be continued")
                 self.ready.append(config)
                 return
-            said = f"{said}, {self.kills[config.id]} times"
-            Trial(self.place.runs, config).fail(said)
-            self._close(self.plan.failed, said, config, stored, began)
+            reason = f"{reason}, {self.kills[config.id]} times"
+            Trial(self.settings.runs, config).fail(reason)
+            self._close(self.pending.failed, reason, config, stored, began)
 
-    def _close(self, into: dict[str, str], told: str, config: Config, stored: StoredTrial | None, began: float) -> None:
-        into[config.id] = told
-        self.plan.waiting.pop(config.id, None)
-        self.watcher.ended(config, stored, time.monotonic() - began, told if into is self.plan.failed else "")
+    def _close(
+        self, into: dict[str, str], status: str, config: Config, stored: StoredTrial | None, began: float
+    ) -> None:
+        into[config.id] = status
+        self.pending.waiting.pop(config.id, None)
+        self.watcher.ended(config, stored, time.monotonic() - began, status if into is self.pending.failed else "")
 
 
 def _stored(runs: Path, config: Config) -> StoredTrial | None:
@@ -135,13 +140,13 @@ def _stored(runs: Path, config: Config) -> StoredTrial | None:
         return None
 
 
-def _job(config: Config, executor: Executor, place: Place) -> TrialJob:
+def _job(config: Config, threads: int, settings: RunSettings) -> TrialJob:
     return TrialJob(
         id=config.id,
         config=config.to_dict(),
-        runs=str(place.runs.resolve()),
-        data_dir=str(place.data_dir.resolve()),
-        accelerator=place.accelerator,
-        threads=executor.threads,
-        save_every=place.save_every,
+        runs=str(settings.runs.resolve()),
+        data_dir=str(settings.data_dir.resolve()),
+        accelerator=settings.accelerator,
+        threads=threads,
+        save_every=settings.save_every,
     )

@@ -1,5 +1,5 @@
-"""What runs jobs. An executor holds no truth: it starts workers and tells when one has ended; the rest is read from
-the trials' directories."""
+"""The interface of executors. An executor keeps no results: it starts processes and reports which have ended; the rest
+is read from the trials' directories."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from riesz_lab.sweeps.running.worker import How, TrialJob
 
 @dataclass(frozen=True)
 class Ended:
-    """A worker that is gone: which job it had, how it ended, and what it last said."""
+    """A job whose process is gone, how it ended, and the last line of its output."""
 
     id: str
     how: How
-    said: str = ""
+    message: str = ""
 
 
 class Executor(Protocol):
-    """Starts jobs and tells when they have ended.
+    """Starts jobs and reports which have ended."""
 
-    Attributes:
-        slots: how many jobs may run at once.
-        threads: the share of each in the cores.
-        told: what it is, in a line.
-    """
+    @property
+    def slots(self) -> int:
+        """How many jobs may run at once."""
 
-    slots: int
-    threads: int
-    told: str
+    @property
+    def threads(self) -> int:
+        """Cores per job."""
+
+    @property
+    def description(self) -> str:
+        """One line: where jobs run, and how many at once."""
 
     def start(self, job: TrialJob) -> None:
         """Start a job; only called while fewer than `slots` are running."""
 
     def ended(self, timeout: float) -> list[Ended]:
-        """Those that have ended, at once if there are any, else after at most `timeout` seconds."""
+        """The jobs that have ended, at once if there are any, else after at most `timeout` seconds."""
 
     def close(self) -> None:
-        """Ask what is running to save and stop, and wait for it."""
+        """Ask running jobs to save and stop, and wait for them."""

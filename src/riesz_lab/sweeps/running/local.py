@@ -1,19 +1,29 @@
-"""The default executor: workers on this machine, the cores divided among them."""
+"""The default executor: one process per trial on this machine, the cores divided among them.
+
+On Linux the processes are forked from a server that has imported everything once, since the imports take longer than a
+short trial. Where fork does not exist (Windows) or is not safe (macOS), each process imports for itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
-import queue
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from multiprocessing.connection import wait
+from typing import IO
 
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps.running.executor import Ended
-from riesz_lab.sweeps.running.worker import EXITS, FORKS, How, TrialJob
+from riesz_lab.sweeps.running.worker import EXITS, TrialJob, run_process
+
+FORKS = sys.platform.startswith("linux")
+CONTEXT = multiprocessing.get_context("forkserver") if FORKS else multiprocessing.get_context("spawn")
 
 PATIENCE = 60.0
 """Seconds a trial has to save and stop before it is killed; it loses no more than the steps since its checkpoint."""
@@ -22,127 +32,109 @@ PATIENCE = 60.0
 class Local:
     def __init__(self, workers: int | None = None, threads: int | None = None, gpus: int = 0):
         cores = available_cores()
-        self.slots = workers if workers is not None else gpus or cores
-        if self.slots < 1:
-            raise ConfigError(f"workers={workers} cannot be; allowed: 1 or more")
-        self.threads = threads if threads is not None else max(1, cores // self.slots)
-        if self.threads < 1:
-            raise ConfigError(f"threads={threads} cannot be; allowed: 1 or more")
+        self.slots = check_share("workers", workers, gpus or cores)
+        self.threads = check_share("threads", threads, max(1, cores // self.slots))
         self.gpus = gpus
-        self.told = f"this machine: {self.slots} worker(s) with {self.threads} thread(s) each, {cores} cores"
-        self._workers: dict[int, _Worker] = {}
-        self._answers: _Answers = queue.Queue()
+        self.description = f"this machine: {self.slots} worker(s) with {self.threads} thread(s) each, {cores} cores"
+        self._running: dict[int, _Worker] = {}
+        self._not_started: list[Ended] = []
 
     def start(self, job: TrialJob) -> None:
-        slot = next(n for n in range(self.slots) if n not in self._workers or self._workers[n].job is None)
-        if slot not in self._workers:
-            self._workers[slot] = _Worker(slot, self._environment(slot), self._answers)
-        self._workers[slot].give(job)
+        slot = next(slot for slot in range(self.slots) if slot not in self._running)
+        try:
+            self._running[slot] = _Worker(job, self._environment(slot))
+        except (OSError, EOFError) as error:
+            self._not_started.append(Ended(job.id, "killed", f"its process did not start: {error}"))
 
     def ended(self, timeout: float) -> list[Ended]:
-        try:
-            worker, status = self._answers.get(timeout=timeout)
-        except queue.Empty:
-            return []
-        job, worker.job = worker.job, None
-        # It is dead, or about to end as it does after each trial. Its slot may have a new worker by then.
-        if (status is None or not FORKS) and self._workers.get(worker.slot) is worker:
-            del self._workers[worker.slot]
-        if job is None:
-            if status is None:
-                worker.bury()
-            return []
-        how: How = "killed" if status is None else EXITS.get(status, "killed")
-        if how == "failed":
-            return [Ended(job, how, worker.last_words())]
-        said = worker.bury() if status is None else f"its process ended with {_told(status)}"
-        return [Ended(job, how, said if how == "killed" else "")]
+        if self._not_started or not self._running:
+            ended, self._not_started = self._not_started, []
+            if not ended:
+                time.sleep(timeout)
+            return ended
+        ready = wait([worker.process.sentinel for worker in self._running.values()], timeout)
+        slots = [slot for slot, worker in self._running.items() if worker.process.sentinel in ready]
+        return [self._running.pop(slot).wait() for slot in slots]
 
     def close(self) -> None:
-        for worker in self._workers.values():
-            worker.stop()
-        for worker in self._workers.values():
-            worker.bury()
-        self._workers.clear()
+        for worker in self._running.values():
+            worker.process.terminate()
+        for worker in self._running.values():
+            worker.wait()
+        self._running.clear()
 
     def _environment(self, slot: int) -> dict[str, str]:
         # Threads that wait without spinning: workers share the machine with each other.
         shares = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.threads))
-        environment = {**os.environ, **shares, "OMP_WAIT_POLICY": "PASSIVE"}
-        if self.gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = str(slot % self.gpus)
-        return environment
+        device = {"CUDA_VISIBLE_DEVICES": str(slot % self.gpus)} if self.gpus else {}
+        return {**shares, **device, "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 class _Worker:
-    """A worker's process, the job it has, and a thread that listens to it."""
+    """The process of a trial. Its output would run through the table: it goes to a file, for one that dies."""
 
-    def __init__(self, slot: int, environment: dict[str, str], answers: _Answers):
-        self.slot = slot
-        self.job: str | None = None
-        # What libraries have to say would run through the table. It is kept for a worker that dies without a word.
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is buried
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "riesz_lab.sweeps.running.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env=environment,
-            text=True,
-            # Ctrl-C in a terminal reaches the whole group: the driver alone shall hear it, and stop the trials once.
-            start_new_session=True,
-        )
-        threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
-
-    def give(self, job: TrialJob) -> None:
+    def __init__(self, job: TrialJob, environment: dict[str, str]):
         self.job = job.id
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it is dead already, and its thread says so
-            self.process.stdin.write(job.to_json() + "\n")
-            self.process.stdin.flush()
-
-    def stop(self) -> None:
-        """Ask its trial to save and stop, and let it end."""
-        self.process.terminate()
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()  # type: ignore[union-attr]
-
-    def bury(self) -> str:
-        """Wait for its end; what became of it, in words."""
+        descriptor, name = tempfile.mkstemp()
+        self.output: IO[bytes] = os.fdopen(descriptor, "rb")
+        self.process = CONTEXT.Process(target=run_process, args=(job, environment, name))
         try:
-            self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            if FORKS:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.process.pid, signal.SIGKILL)  # its trial too
-            self.process.kill()
-            self.process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()  # type: ignore[union-attr]
-        with self.errors:
-            said = self.last_words()
-        return f"its worker ended with {_told(self.process.returncode)}" + (f" ({said})" if said else "")
+            with _set_environment(environment):
+                if FORKS:
+                    # Libraries read the environment when they are imported, which the server does.
+                    forkserver.set_forkserver_preload(["lightning_fabric", run_process.__module__])
+                    forkserver.ensure_running()
+                self.process.start()
+        except BaseException:
+            self.output.close()
+            os.unlink(name)
+            raise
 
-    def last_words(self) -> str:
-        """The last line on its stderr. While it lives, only between two trials: it writes where we stop reading."""
-        self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 2000))
-        lines = self.errors.read().decode(errors="replace").strip().splitlines()
+    def wait(self) -> Ended:
+        """Wait for the end of the process, for a while; then kill it."""
+        self.process.join(PATIENCE)
+        if self.process.exitcode is None:
+            if FORKS and self.process.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)  # what it started, too
+            self.process.kill()
+            self.process.join()
+        status = self.process.exitcode or 0
+        self.process.close()
+        how = EXITS.get(status, "killed")
+        with self.output:
+            tail = self.stderr_tail()
+        if how == "killed":
+            end = f"signal {-status}" if status < 0 else f"status {status}"
+            return Ended(self.job, how, f"its process ended with {end}" + (f" ({tail})" if tail else ""))
+        return Ended(self.job, how, tail if how == "failed" else "")
+
+    def stderr_tail(self) -> str:
+        """The last line of its output."""
+        self.output.seek(max(0, self.output.seek(0, os.SEEK_END) - 2000))
+        lines = self.output.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
-    def _listen(self, answers: _Answers) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                answers.put((self, int(line)))
-        answers.put((self, None))
+
+@contextlib.contextmanager
+def _set_environment(values: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
-_Answers = queue.Queue[tuple[_Worker, int | None]]
-"""A worker and the status of its trial; None if the worker itself is gone."""
-
-
-def _told(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"status {status}"
+def check_share(name: str, value: int | None, default: int) -> int:
+    """A number of workers or threads, or the default if it is None."""
+    if value is not None and value < 1:
+        raise ConfigError(f"{name}: expected 1 or more, got {value}")
+    return default if value is None else value
 
 
 def available_cores() -> int:

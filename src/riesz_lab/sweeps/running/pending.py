@@ -1,4 +1,4 @@
-"""What is left to do, as the trials' directories tell it."""
+"""Which trials of a sweep are left to train, read from their directories."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.store import read_trial
-from riesz_lab.store.trial import Trial, held
+from riesz_lab.store.trial import Trial, lock
 
 ASIDE = "set-aside"
-"""Folder below the runs where damaged trials are moved to; deep enough that the store does not read them."""
+"""Folder below the runs for damaged trials; they lie too deep there for the store to read them."""
 
 
 @dataclass
-class Plan:
-    """Trials by id.
+class Pending:
+    """The trials of a sweep, by id.
 
     Attributes:
         waiting: to be trained; new ones and interrupted ones.
-        interrupted: how many of them have begun.
-        done: status of the complete ones.
-        failed: reason of those that failed.
+        interrupted: how many of the waiting ones have begun.
+        done: the status of complete ones.
+        failed: the reason of failed ones.
         aside: where damaged ones were moved to, and why.
     """
 
@@ -33,41 +33,41 @@ class Plan:
     aside: dict[Path, str] = field(default_factory=dict)
 
 
-def make(configs: list[Config], runs: Path, *, retry_failed: bool = False, set_aside: bool = True) -> Plan:
-    """Look at every trial's directory.
+def find_pending(configs: list[Config], runs: Path, *, retry_failed: bool = False, set_aside: bool = True) -> Pending:
+    """Read every trial's directory.
 
     Args:
         configs: the trials.
         runs: folder of all trials.
-        retry_failed: try those again that failed.
+        retry_failed: train failed trials again.
         set_aside: move damaged directories out of the way, so that their trials can be trained anew.
     """
-    plan = Plan()
+    pending = Pending()
     for config in configs:
-        path = Trial(runs, config).path
-        if not (path / "config.json").exists():
-            plan.waiting[config.id] = config
+        trial = Trial(runs, config)
+        if not trial.config_file.exists():
+            pending.waiting[config.id] = config
             continue
         try:
-            stored = read_trial(path)
+            stored = read_trial(trial.path)
         except LabError as error:
-            plan.aside[_moved(path, runs) if set_aside else path] = str(error)
-            plan.waiting[config.id] = config
+            pending.aside[_set_aside(trial.path, runs) if set_aside else trial.path] = str(error)
+            pending.waiting[config.id] = config
             continue
         if stored.result is not None:
-            plan.done[config.id] = stored.status
+            pending.done[config.id] = stored.status
         elif stored.failure is not None and not retry_failed:
-            plan.failed[config.id] = stored.failure
+            pending.failed[config.id] = stored.failure
         else:
-            plan.waiting[config.id] = config
-            plan.interrupted += 1
-    return plan
+            pending.waiting[config.id] = config
+            pending.interrupted += 1
+    return pending
 
 
-def _moved(path: Path, runs: Path) -> Path:
+def _set_aside(path: Path, runs: Path) -> Path:
     folder = Path(runs) / ASIDE / path.parent.name / path.name
     folder.mkdir(parents=True, exist_ok=True)
     target = next(folder / str(n) for n in range(10**6) if not (folder / str(n)).exists())
-    with held(path):
+    with lock(path):
         path.rename(target)
     return target

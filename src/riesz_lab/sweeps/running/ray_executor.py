@@ -1,8 +1,8 @@
 """The executor for several machines: Ray core. They must share the folders of trials and data.
 
-Ray runs any code that a caller sends it. So authentication by token is always on, and the dashboard, for which there is
-no use here, off. A cluster started here has a token of its own that is written nowhere; for a cluster that runs
-already, Ray finds the token in RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
+Ray runs any code that a caller sends it. So authentication by token is always on, and the dashboard, which is not used
+here, is off. A cluster started here has its own token, which is never written to disk; for a running cluster, Ray reads
+the token from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.sweeps.running.executor import Ended
-from riesz_lab.sweeps.running.local import PATIENCE, available_cores
+from riesz_lab.sweeps.running.local import PATIENCE, available_cores, check_share
 from riesz_lab.sweeps.running.worker import TrialJob, work
 
 
@@ -23,23 +23,20 @@ class OnRay:
     def __init__(
         self, workers: int | None = None, threads: int | None = None, *, address: str | None = None, retries: int = 5
     ):
-        for name, value in (("workers", workers), ("threads", threads)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value} cannot be; allowed: 1 or more")
-        self.threads = threads or 1
-        self._workers = workers
-        self._ray = _imported(own=address is None)
+        self.threads = check_share("threads", threads, 1)
+        self._workers = check_share("workers", workers, 0)
+        self._ray = _import_ray(own=address is None)
         self._connect(address)
         gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
-        # A process per trial: what it leaves behind, in memory above all, must not burden the next.
+        # A process per trial: the memory it leaves behind must not burden the next.
         self._work = self._ray.remote(num_cpus=self.threads, num_gpus=gpus, max_retries=retries, max_calls=1)(work)
         self._running: dict[Any, str] = {}
         where = f"at {address}" if address else "on this machine"
-        self.told = f"Ray {where}: {self.slots} trials at once, {self.threads} thread(s) and {gpus} GPU(s) each"
+        self.description = f"Ray {where}: {self.slots} trials at once, {self.threads} thread(s) and {gpus} GPU(s) each"
 
     @property
     def slots(self) -> int:
-        """As many as asked for, or as the cluster has room for at this moment: machines may come and go."""
+        """As many as requested, or as the cluster has room for now: machines may come and go."""
         return self._workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self.threads)
 
     def start(self, job: TrialJob) -> None:
@@ -50,7 +47,7 @@ class OnRay:
             time.sleep(timeout)
             return []
         done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=timeout)
-        return [self._buried(task) for task in done]
+        return [self._end_of(task) for task in done]
 
     def close(self) -> None:
         for task in self._running:
@@ -61,7 +58,7 @@ class OnRay:
         self._running.clear()
         self._ray.shutdown()
 
-    def _buried(self, task: Any) -> Ended:
+    def _end_of(self, task: Any) -> Ended:
         key = self._running.pop(task)
         try:
             return Ended(key, self._ray.get(task))
@@ -82,13 +79,13 @@ class OnRay:
             raise LabError(f"Ray cannot be reached or started (address={address!r}): {error}") from None
 
 
-def _imported(own: bool) -> Any:
-    """Ray, with what must be set before it is first imported."""
+def _import_ray(own: bool) -> Any:
+    """Import Ray, with the settings it reads at its first import."""
     if find_spec("ray") is None:
         raise LabError("Ray is not installed: pip install 'riesz[ray]'")
     if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
         raise ConfigError(
-            f"RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']!r} would let anyone on the network run code; allowed: token"
+            f"RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']!r} would let anyone on the network run code; expected 'token'"
         )
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -1,4 +1,4 @@
-"""From a config to an optimizer, its learning rate at any step, and the metric attached to it."""
+"""Optimizers from a config: their learning rate at any step, and the metric attached to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 
 def check(config: Config) -> None:
-    """Raise if the optimizer cannot be made."""
+    """Raise if the optimizer cannot be built."""
     build(config, nn.Linear(1, 1))
 
 
@@ -42,16 +42,16 @@ def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch
     try:
         optimizer = kind(model.parameters(), **options)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"optimizer {config.optimizer!r} cannot be made with {options}: {error}") from None
+        raise ConfigError(f"optimizer {config.optimizer!r} cannot be built with {options}: {error}") from None
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ConfigError(f"optimizer {config.optimizer!r} made a {type(optimizer).__name__}, not a torch Optimizer")
+        raise ConfigError(f"optimizer {config.optimizer!r}: expected an Optimizer, got {type(optimizer).__name__}")
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]
     return optimizer
 
 
 def attach(config: Config, optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | None:
-    """Direct the optimizer as the config says; nothing for the identity, which is the plain optimizer."""
+    """Attach the config's metric; None for the identity, which is the plain optimizer."""
     metric = riesz.metric(config.metric)
     if metric == riesz.Identity():
         return None
@@ -70,14 +70,14 @@ def attach(config: Config, optimizer: torch.optim.Optimizer, model: nn.Module) -
 
 
 def set_rate(config: Config, optimizer: torch.optim.Optimizer, step: int, steps_per_epoch: int, total: int) -> None:
-    """Give the optimizer the rate of this step. A pure function of progress, so there is nothing to save."""
+    """Set the learning rate of this step. A pure function of progress, so there is nothing to save."""
     factor = rate_factor(config, step, steps_per_epoch, total)
     for group in optimizer.param_groups:
         group["lr"] = group["initial_lr"] * factor
 
 
 def rate_factor(config: Config, step: int, steps_per_epoch: int, total: int) -> float:
-    """What the initial rate is multiplied with at a step, counted from 0, of `total`."""
+    """The factor on the initial rate at a step, counted from 0, of `total`."""
     warmup_steps = config.warmup_epochs * steps_per_epoch
     warm = min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
     if config.schedule == "constant":

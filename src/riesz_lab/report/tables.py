@@ -1,0 +1,91 @@
+"""The tables of comparisons that the trials of a store allow.
+
+Trials of a known sweep are compared as that sweep says. Other trials (the demo, `riesz compare`, trials by hand) are
+compared with the plain optimizer at the same settings, permuted channels with the true order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+from riesz_lab.config import SEEDS, Config
+from riesz_lab.report.labels import scale
+from riesz_lab.store import Store, StoredTrial
+from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
+from riesz_lab.sweeps.methods import baseline, method, setting
+
+
+def tables(store: Store, margin: float) -> list[Table]:
+    """Every table that complete trials allow: those of sweeps, in the order of `SWEEPS`, then those of other trials.
+
+    Sweeps share trials. A sweep whose stored trials all belong to sweeps with more arms is left out: its table would
+    repeat theirs. Trials of no sweep are compared with this margin.
+    """
+    groups: dict[str, list[StoredTrial]] = {}
+    for trial in store.trials:
+        if trial.result is not None:
+            groups.setdefault(trial.config.group, []).append(trial)
+    stored = [(sweep, [a.config.group for a in sweep.arms if a.config.group in groups]) for sweep in _known_sweeps()]
+    stored.sort(key=lambda pair: (-len(pair[1]), -len(pair[1]) / len(pair[0].arms)))
+    covered: set[str] = set()
+    chosen: list[Sweep] = []
+    for sweep, names in stored:
+        if not covered.issuperset(names):
+            chosen.append(_with_seeds(sweep, [trial for group in sorted(set(names)) for trial in groups[group]]))
+            covered.update(names)
+    order = list(SWEEPS)
+    chosen.sort(key=lambda sweep: order.index(sweep.name))
+    rest = [trial for group, trials in groups.items() if group not in covered for trial in trials]
+    return [results(sweep, store) for sweep in (*chosen, *_sweeps_by_setting(rest, margin))]
+
+
+@lru_cache(maxsize=1)
+def _known_sweeps() -> list[Sweep]:
+    return [make() for make in SWEEPS.values()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredSweep(Sweep):
+    """A sweep with the seeds that were run.
+
+    Attributes:
+        stored_seeds: seed fields of the stored trials.
+        planned: whether the sweep's own seeds count too.
+    """
+
+    stored_seeds: tuple[tuple[tuple[str, int | None], ...], ...] = ()
+    planned: bool = True
+
+    def seeds(self) -> Iterator[dict[str, int]]:
+        planned = list(super().seeds()) if self.planned else []
+        yield from planned
+        for stored in self.stored_seeds:
+            seeds = {name: seed for name, seed in stored if seed is not None}
+            if seeds not in planned:
+                yield seeds
+
+
+def _with_seeds(sweep: Sweep, trials: list[StoredTrial], planned: bool = True) -> _StoredSweep:
+    seeds = sorted(
+        {tuple((name, getattr(trial.config, name)) for name in SEEDS) for trial in trials},
+        key=lambda seeds: [-1 if seed is None else seed for _, seed in seeds],
+    )
+    settings = {field.name: getattr(sweep, field.name) for field in fields(sweep)}
+    return _StoredSweep(**settings, stored_seeds=tuple(seeds), planned=planned)
+
+
+def _sweeps_by_setting(trials: list[StoredTrial], margin: float) -> Iterator[Sweep]:
+    """A sweep per setting, of trials that belong to no known sweep."""
+    by_setting: dict[Config, list[StoredTrial]] = {}
+    for trial in trials:
+        if not trial.config.hold_out:  # those served to choose a learning rate
+            by_setting.setdefault(setting(trial.config), []).append(trial)
+    for base, chosen in by_setting.items():
+        configs = {method(t.config): replace(t.config, seed=0, init_seed=None, data_seed=None) for t in chosen}
+        plain = method(base)
+        names = sorted(configs, key=lambda name: (name != plain, name))
+        arms = tuple(Arm(name, configs[name], baseline(configs[name], names)) for name in names)
+        sweep = Sweep(name=base.recipe, about=scale(base), reproduces="", arms=arms, margin=margin)
+        yield _with_seeds(sweep, chosen, planned=False)

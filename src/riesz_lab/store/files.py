@@ -1,0 +1,103 @@
+"""The files of a trial: the one list of their names, and how they are read.
+
+    RUNS/<recipe>/<metric>-seed<seed>-<id>/
+        config.json           the settings; the id is their hash
+        environment.json      versions and hardware: one entry per session
+        history.jsonl         one line per epoch
+        updates.jsonl         one line per epoch: what it did to each conv weight
+        pictures/             samples or predictions of an evaluation, where a task makes them
+        timing.jsonl          seconds, images/s and memory per epoch: what two equal trials may differ in
+        checkpoints/          the state while it runs; removed once it is finished
+        weights.safetensors   the final weights
+        result.json           status, last and best scores; written last, so a trial with it is complete
+        failure.json          why the last session failed, if it did; removed once another begins
+        sessions.jsonl        when and where a sweep's workers stopped, failed or completed it
+        lock                  locked while a process works here
+
+Everything but timing, environment and sessions is the same, bit for bit, however often the trial was killed and
+continued.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from riesz_lab.config import Config
+from riesz_lab.errors import BadFileError, ConfigError
+from riesz_lab.utils import atomic
+
+Row = dict[str, Any]
+"""One line of a .jsonl file."""
+
+JSON_CAP = 64 * 2**20
+
+
+class TrialFiles:
+    """The paths of a trial's files."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.config_file = path / "config.json"
+        self.environment_file = path / "environment.json"
+        self.history_file = path / "history.jsonl"
+        self.updates_file = path / "updates.jsonl"
+        self.pictures = path / "pictures"
+        self.timing_file = path / "timing.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.weights_file = path / "weights.safetensors"
+        self.result_file = path / "result.json"
+        self.failure_file = path / "failure.json"
+        self.sessions_file = path / "sessions.jsonl"
+        self.lock_file = path / "lock"
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of this store, or an error that names it."""
+    try:
+        if path.stat().st_size > JSON_CAP:
+            raise BadFileError(f"{path} is larger than {JSON_CAP} bytes: not a file of this store")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadFileError(f"{path} cannot be read as JSON: {error}") from None
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The lines of a .jsonl file; [] if there is no such file. Lines torn by a kill are left out."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
+
+
+def append_row(path: Path, row: Row) -> None:
+    """Add a line to a .jsonl file."""
+    try:
+        with open(path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise atomic.cannot_write(path, error) from error
+
+
+def make_folder(path: Path, *, parents: bool = False) -> None:
+    """Create a folder, unless it is there."""
+    try:
+        path.mkdir(parents=parents, exist_ok=True)
+    except OSError as error:
+        raise atomic.cannot_write(path, error) from error
+
+
+def read_config(path: Path) -> Config:
+    """A stored config, or an error that names the file."""
+    try:
+        return Config.from_dict(read_json(path))
+    except ConfigError as error:
+        raise BadFileError(f"{path}: {error}") from None

@@ -1,0 +1,80 @@
+"""What each epoch leaves behind: a row of the history, pictures, timing, weight updates, TensorBoard scalars."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from riesz_lab.errors import LabError
+from riesz_lab.store import environment
+from riesz_lab.training.session import Session
+
+
+class EpochLog:
+    """Writes the rows of a session.
+
+    Attributes:
+        timing: of the current epoch.
+    """
+
+    def __init__(self, session: Session, *, tensorboard: bool = False):
+        self.session = session
+        self.timing: dict[str, Any] = {}
+        self.writer = _summary_writer(session) if tensorboard and session.is_main else None
+
+    def add(self, epoch: int, scores: dict[str, float]) -> None:
+        """Close an epoch with the means of its meters and, if it was evaluated, its scores."""
+        session, row = self.session, self.row(epoch, scores)
+        session.state.history.append(row)
+        session.task.meters.reset()
+        if session.is_main:
+            for name, png in session.task.pictures().items() if scores else ():
+                session.trial.add_picture(f"{name}-epoch-{epoch:04d}.png", png)
+            session.trial.write_history(session.state.history)
+            self.timing["peak_memory_mb"] = environment.peak_memory_mb()
+            session.trial.add_timing({"epoch": epoch, **self.timing})
+            if (updates := session.recorder.end()) is not None:
+                session.trial.add_updates({"epoch": epoch, "layers": updates})
+        if self.writer is not None:
+            for name, value in row.items():
+                if isinstance(value, float):
+                    self.writer.add_scalar(name, value, row["step"])
+        session.show.row(row, session.state.step)
+
+    def row(self, epoch: int, scores: dict[str, float]) -> dict[str, Any]:
+        session = self.session
+        means = session.task.meters.means(session.context.add_up)
+        rate = next(iter(session.task.optimizers.values())).param_groups[0]["lr"]
+        row = {"epoch": epoch, "step": session.state.step, "lr": rate, **means, **scores}
+        # JSON has no NaN: a value that is not finite becomes null.
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+def _summary_writer(session: Session) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise LabError("TensorBoard is not installed: pip install 'riesz[tensorboard]'") from None
+    return SummaryWriter(str(session.trial.path / "tensorboard"))
+
+
+class Stopwatch:
+    """Time per step. The first step of a session is left out: it pays for warming up."""
+
+    def __init__(self) -> None:
+        self.laps = 0
+        self._first = self._last = time.perf_counter()
+
+    def lap(self) -> None:
+        self.laps += 1
+        self._last = time.perf_counter()
+        if self.laps == 1:
+            self._first = self._last
+
+    def milliseconds(self) -> float | None:
+        return round(1000 * (self._last - self._first) / (self.laps - 1), 3) if self.laps > 1 else None
