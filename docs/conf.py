@@ -32,7 +32,8 @@ nitpicky = True
 # Types of other packages, and aliases that annotations spell out.
 nitpick_ignore_regex = [
     ("py:.*", r"(torch|nn|collections|pathlib|typing|os|numpy|np)\..*"),
-    ("py:class", r"riesz_lab\.data\.files\.File"),
+    # Records that the API names and its pages do not list.
+    ("py:class", r"riesz_lab\.(data|store|training|tasks)\..*"),
     ("py:.*", r"(Tensor|Path|Sequence|Mapping|Callable|Iterator|Iterable|Any|ClassVar|TypeVar|Self|Grads|Dataset|PathLike)"),
 ]
 
