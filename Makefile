@@ -30,6 +30,7 @@ lint: $(INSTALLED) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # The largest error of every backend, metric and dtype against the reference.
 errors: $(INSTALLED)

@@ -76,7 +76,7 @@ def pack(source: Path, folder: Path) -> list[Path]:
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
         pixels = images.images_NHWC[order].permute(0, 3, 1, 2).reshape(len(images), -1)
         records = torch.cat([images.labels_N[order].to(torch.uint8)[:, None], pixels], 1)
-        for name, part in zip(names, records.split(RECORDS), strict=True):
+        for name, part in zip(names, torch.split(records, RECORDS), strict=True):
             path = folder / "cifar-10-batches-bin" / f"{name}.bin"
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_bytes(path, part.numpy().tobytes())
