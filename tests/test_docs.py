@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-
 from docs.finding import finding
+
 from riesz_lab.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -20,9 +20,10 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # What the text around a block says is there already.
 BEFORE = {
     "sharding.md": """
-import torch, torch.distributed, riesz
+import atexit, torch, torch.distributed, riesz
 if not torch.distributed.is_initialized():
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    atexit.register(torch.distributed.destroy_process_group)
 model = torch.nn.Conv2d(3, 8, 3)
 """
 }
@@ -37,7 +38,9 @@ def test_python_blocks_run(page, tmp_path):
     # A process of its own: blocks may start process groups, and write into the folder they run in.
     blocks = BLOCK.findall((ROOT / page).read_text())
     before = BEFORE.get(Path(page).name, "")
-    script = "\n".join(f"exec(compile({before + block!r}, {page!r}, 'exec'), {{'__name__': 'page'}})" for block in blocks)
+    script = "\n".join(
+        f"exec(compile({before + block!r}, {page!r}, 'exec'), {{'__name__': 'page'}})" for block in blocks
+    )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -85,7 +88,19 @@ class _Requests(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> dict[Path, _Requests]:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "-n", "--keep-going", "-q", "-b", "html", str(ROOT / "docs"), folder]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-n",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        folder,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     pages = {}

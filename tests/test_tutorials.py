@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import nbformat
 import pytest
-
 from docs.run_tutorials import TUTORIALS, run
 
 NOTEBOOKS = sorted(TUTORIALS.glob("*.ipynb"))

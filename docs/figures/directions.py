@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-
 from docs.figures import canvas
+from matplotlib.axes import Axes
 
 OUTPUTS, INPUTS = 5, 4
 

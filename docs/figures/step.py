@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
-
 from docs.figures import canvas
 
 STAGES = [
