@@ -1,7 +1,7 @@
 """What is released: one version everywhere, complete archives, and installs into empty environments.
 
-The installs take minutes and are marked slow: `make dist check-dist`. They use what `make dist` made and a folder of wheels
-downloaded beforehand, without a network.
+The installs take minutes and are marked slow: `make dist check-dist`. They use what `make dist` made and wheels that
+are downloaded beforehand; the installs themselves have no network.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ print(json.dumps({
 
 
 def _offline() -> list[str]:
-    """A prefix that runs a command in a network namespace of its own, without interfaces, where the system allows it."""
+    """A prefix that runs a command without a network, where the system allows it."""
     prefix = ["unshare", "--map-root-user", "--net"]
     if shutil.which("unshare") and subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
         return prefix

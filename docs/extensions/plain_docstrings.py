@@ -1,6 +1,6 @@
 """Lets docstrings be plain text with Markdown's backticks, which reStructuredText reads differently.
 
-`riesz.Name` becomes a link, any other `code` a literal; outside of backticks, the signs | and trailing _ lose their meaning.
+`riesz.Name` becomes a link and any other `code` a literal; elsewhere the signs | and trailing _ lose their meaning.
 """
 
 from __future__ import annotations
