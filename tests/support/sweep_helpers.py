@@ -1,7 +1,10 @@
 """A sweep of short trials on data that needs no file."""
 
 import json
+import os
+import signal
 from dataclasses import replace
+from pathlib import Path
 
 from lab_helpers import small_config, small_data
 from riesz_lab.store.trial import Trial
@@ -61,3 +64,9 @@ def broken_network(channels, classes):
 
 def nine():
     return thirty().with_trials(3)
+
+
+def crash(job, environment, log):
+    """A trial's process that writes two lines and is killed."""
+    Path(log).write_text("first\nno torch here\n")
+    os.kill(os.getpid(), signal.SIGKILL)
