@@ -6,6 +6,7 @@ recipe -> config -> trial -> store. A *recipe* is a function that returns a conf
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,41 +20,24 @@ if TYPE_CHECKING:
     from riesz_lab.training.hardware import Hardware
     from riesz_lab.training.trainer import Outcome, train
 
-__all__ = [
-    "Config",
-    "Data",
-    "Hardware",
-    "Images",
-    "Labels",
-    "Outcome",
-    "Scene",
-    "Scenes",
-    "Store",
-    "compare",
-    "recipe",
-    "train",
-]
-
 _HOMES = {
-    "compare": "comparison",
-    "Config": "config",
-    "Data": "data",
-    "Images": "data",
-    "Hardware": "training.hardware",
-    "Labels": "data.scenes.labels",
-    "Outcome": "training.trainer",
-    "Scene": "data.scenes.scene",
-    "Scenes": "data.scenes.scene",
-    "Store": "store",
-    "recipe": "recipes",
-    "train": "training.trainer",
+    "comparison": "compare",
+    "config": "Config",
+    "data": "Data Images",
+    "data.scenes.labels": "Labels",
+    "data.scenes.scene": "Scene Scenes",
+    "recipes": "recipe",
+    "store": "Store",
+    "training.hardware": "Hardware",
+    "training.trainer": "Outcome train",
 }
+__all__ = ["Config", "Data", "Hardware", "Images", "Labels", "Outcome", "Scene", "Scenes", "Store"]
+__all__ += ["compare", "recipe", "train"]
 
 
 def __getattr__(name: str) -> Any:
     # On first use: importing torch takes seconds, and `riesz --help` should not.
-    if name in _HOMES:
-        from importlib import import_module
-
-        return getattr(import_module(f"riesz_lab.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"riesz_lab.{home}"), name)
     raise AttributeError(f"module 'riesz_lab' has no attribute {name!r}")

@@ -7,12 +7,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from riesz_lab.requirements import NEEDED
-
-if TYPE_CHECKING:
-    from riesz_lab.errors import LabError
 
 COMMANDS = {
     "demo": "train a small CNN with and without a metric and compare, in about two minutes",
@@ -40,9 +36,8 @@ Trials are stored below ./runs, datasets are read from RIESZ_DATA (or --data-dir
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the return value is the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = _main(given)
+        status = _main(list(sys.argv[1:] if arguments is None else arguments))
         # Inside the try: a short text is written only when the buffer is flushed.
         sys.stdout.flush()
     except BrokenPipeError:
@@ -73,30 +68,20 @@ def _main(given: list[str]) -> int:
 
 
 def _run(command: str, arguments: list[str]) -> int:
-    from riesz_lab.errors import LabError, StoppedError, unknown
+    from riesz_lab.errors import LabError, StoppedError, first_to_report, unknown
 
     if command not in COMMANDS:
         print(f"riesz: {unknown('command', command, COMMANDS)}", file=sys.stderr)
         return 2
     try:
         return int(import_module(f"riesz_lab.commands.{command}").run(arguments))
-    except StoppedError as error:
-        _print_error(error)
-        return 143
     except LabError as error:
-        _print_error(error)
-        return 1
+        if first_to_report(error):  # one that several processes share is printed once
+            print(f"riesz: {error}", file=sys.stderr)
+        return 143 if isinstance(error, StoppedError) else 1
     except KeyboardInterrupt:
         print("riesz: interrupted", file=sys.stderr)
         return 130
-
-
-def _print_error(error: LabError) -> None:
-    """Print an error; one that several processes share, only once."""
-    from riesz_lab.errors import first_to_report
-
-    if first_to_report(error):
-        print(f"riesz: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -90,9 +90,8 @@ def compare(
         raise ConfigError(f"seeds: expected 1 or more (3 or more for a conclusion), got {seeds!r}")
     trains_itself = _trains_itself(function)
     if trains_itself and settings:
-        raise ConfigError(
-            f"{next(iter(settings))} is a setting of the lab's loop, and {_name(function)!r} has a loop of its own"
-        )
+        setting = next(iter(settings))
+        raise ConfigError(f"{setting} is a setting of the lab's loop, and {_name(function)!r} has a loop of its own")
     if trains_itself:
         # What the number is called and which way is better decide what a stored one means: they name the trial too.
         better = "better=higher" if higher_is_better else "better=lower"
@@ -102,12 +101,16 @@ def compare(
             f"score and its direction are for train(attach, seed); {_name(function)!r} is trained by the lab's loop, "
             "which scores test accuracy, or else test loss"
         )
+    try:
+        names = [str(riesz.metric(metric)) for metric in metrics]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from None
     base = Config(recipe=_slug(function), task="own", model=_identity(function), dataset="own", **settings)
     sweep = Sweep(
         name=base.recipe,
         about=f"{_name(function)}, with and without",
         reproduces="",
-        arms=tuple(_arms(base, [_metric(metric) for metric in metrics], controls)),
+        arms=tuple(_arms(base, names, controls)),
         trials=seeds,
         margin=margin,
     )
@@ -160,9 +163,8 @@ def _own_loop(
             best=row,
         )
         trial.write_history([] if row is None else [row])
-        trial.finish(
-            checkpoint.pack({f"model{i}" if i else "model": model for i, model in enumerate(attached)}), result
-        )
+        networks = {f"model{i}" if i else "model": model for i, model in enumerate(attached)}
+        trial.finish(checkpoint.pack(networks), result)
     return result, True
 
 
@@ -193,13 +195,6 @@ def _arms(base: Config, metrics: list[str], controls: bool) -> Iterator[Arm]:
     names = [method(config) for config in configs]
     for name, config in zip(names, configs, strict=True):
         yield Arm(name, config, baseline(config, names))
-
-
-def _metric(metric: str | riesz.Metric) -> str:
-    try:
-        return str(riesz.metric(metric))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(str(error)) from None
 
 
 def _trains_itself(function: Callable[..., Any]) -> bool:

@@ -181,12 +181,10 @@ class Config:
 
     @property
     def effective_init_seed(self) -> int:
-        """The seed of the initial weights."""
         return self.seed if self.init_seed is None else self.init_seed
 
     @property
     def effective_data_seed(self) -> int:
-        """The seed of order and augmentation of the data."""
         return self.seed if self.data_seed is None else self.data_seed
 
     def to_dict(self) -> dict[str, Any]:
@@ -219,7 +217,6 @@ class Config:
         return _hash({k: v for k, v in self._chosen().items() if k not in SEEDS})
 
     def _chosen(self) -> dict[str, Any]:
-        """What differs from the defaults."""
         return {k: v for k, v in self.to_dict().items() if getattr(self, k) != _defaults()[k]}
 
 
@@ -267,7 +264,6 @@ def _format_options(hint: Any) -> str:
 
 
 def _check_task(config: Config) -> None:
-    """Refuse settings that the task does not read."""
     for name, tasks in ONLY_FOR.items():
         value = getattr(config, name)
         if config.task in ("classification", *SCENES) and config.task not in tasks and value != _defaults()[name]:

@@ -1,7 +1,5 @@
 """Errors a user can act on. The command line prints them without a traceback; any other is a bug and shows one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
+from riesz_lab.store.files import append_row
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import sweep
 from riesz_lab.training.update_recorder import BINS
@@ -45,11 +46,11 @@ def store_trial(runs, config, epochs=3, score=None, layer="conv1.weight"):
             row = {"test_accuracy": 0.8, **gap, **row}
         rows.append(row)
     trial.history_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    trial.add_timing({"epoch": 1, "steps": 10, "step_ms": 5.0 + rng.random()})
+    append_row(trial.timing_file, {"epoch": 1, "steps": 10, "step_ms": 5.0 + rng.random()})
     for epoch in range(1, epochs + 1):
         spectrum = rng.random(BINS + 1)
         layers = {layer: {"n": 16, "moved": 0.1, "spectrum": (spectrum / spectrum.sum()).tolist(), "ratio": 1.1}}
-        trial.add_updates({"epoch": epoch, "layers": layers})
+        append_row(trial.updates_file, {"epoch": epoch, "layers": layers})
     write_json(trial.path / "environment.json", [{"cpu": "a processor", "packages": {"torch": "2.13.0"}}])
     weight = torch.tensor(rng.normal(size=(16, 12, 3, 3)), dtype=torch.float32)
     result = {

@@ -12,7 +12,7 @@ from riesz_lab.data import DATASETS, check, data_folder
 from riesz_lab.data.images import cifar10
 from riesz_lab.data.scenes import catalog as scene_catalog
 from riesz_lab.data.scenes.catalog import SCENES
-from riesz_lab.errors import BadFileError, ConfigError, MissingDataError, unknown
+from riesz_lab.errors import ConfigError, LabError, MissingDataError, unknown
 from riesz_lab.utils.tables import print_table
 
 Name = tyro.conf.Positional[str]
@@ -25,34 +25,22 @@ def run(arguments: list[str]) -> int:
     commands: dict[str, Callable[..., int]] = {"list": _list, "fetch": _fetch, "verify": _verify, "pack": _pack}
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("data command", arguments[0], commands))
-    return int(
-        tyro.extras.subcommand_cli_from_dict(
-            commands, prog="riesz data", description="List, fetch, verify and pack datasets.", args=arguments
-        )
-    )
+    about = "List, fetch, verify and pack datasets."
+    parse = tyro.extras.subcommand_cli_from_dict
+    return int(parse(commands, prog="riesz data", description=about, args=arguments))
 
 
 def _list(data_dir: Folder = None) -> int:
     """List the built-in datasets and whether they are present."""
     folder = data_folder(data_dir)
     rows = []
-    for name, known in DATASETS.items():
-        try:
-            check(name, folder)
-            state = "there"
-        except (MissingDataError, BadFileError):
+    for name, known in (DATASETS | SCENES).items():
+        download, state = "-", "by hand"
+        if name in DATASETS:
+            download = f"{sum(source.size for source in DATASETS[name].sources) / 1e6:.0f} MB"
             state = f"riesz data fetch {name}"
-        train, test = known.images
-        megabytes = sum(source.size for source in known.sources) / 1e6
-        rows.append((name, f"{train:,}", f"{test:,}", f"{megabytes:.0f} MB", state, known.summary))
-    for name, scenes in SCENES.items():
-        try:
-            scene_catalog.load(name, folder, "all")
-            state = "there"
-        except (MissingDataError, BadFileError):
-            state = "by hand"
-        train, test = scenes.images
-        rows.append((name, f"{train:,}", f"{test:,}", "-", state, scenes.summary))
+        state = "there" if is_present(name, folder) else state
+        rows.append((name, *(f"{count:,}" for count in known.images), download, state, known.summary))
     print_table(("dataset", "train", "test", "download", "state", ""), rows, right=(1, 2, 3))
     print(f"Looked in {folder}. By hand: `riesz data fetch NAME` explains how")
     return 0
@@ -63,19 +51,15 @@ def _fetch(name: Name, data_dir: Folder = None) -> int:
     from riesz_lab.data import fetch
 
     folder = data_folder(data_dir)
-    if name in SCENES:
-        # If it is missing, this raises with instructions.
-        scene_catalog.load(name, folder, "all")
-        print(f"{name} is there already: {folder / name}. Check it with: riesz data verify {name}")
-        return 0
-    _known(name)
+    _check_name(name)
     try:
-        check(name, folder)
+        _check_present(name, folder)
         print(f"{name} is there already: {folder / name}. Check it with: riesz data verify {name}")
-        return 0
     except MissingDataError:
+        if name in SCENES:
+            raise  # with instructions
         fetch.fetch(name, folder)
-    print(f"{name} is in {folder / name}")
+        print(f"{name} is in {folder / name}")
     return 0
 
 
@@ -84,8 +68,7 @@ def _verify(name: Name, data_dir: Folder = None) -> int:
     from riesz_lab.data import fetch
 
     folder = data_folder(data_dir)
-    if name not in SCENES:
-        _known(name)
+    _check_name(name)
     all_right = True
     for file, right, remark in scene_catalog.verify(name, folder) if name in SCENES else fetch.verify(name, folder):
         print(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}", flush=True)
@@ -102,6 +85,22 @@ def _pack(
     return 0
 
 
-def _known(name: str) -> None:
-    if name not in DATASETS:
+def is_present(name: str, folder: Path) -> bool:
+    """Whether a built-in dataset is in the folder and can be read."""
+    try:
+        _check_present(name, folder)
+    except LabError:
+        return False
+    return True
+
+
+def _check_present(name: str, folder: Path) -> None:
+    if name in SCENES:
+        scene_catalog.load(name, folder, "all")
+    else:
+        check(name, folder)
+
+
+def _check_name(name: str) -> None:
+    if name not in (*DATASETS, *SCENES):
         raise ConfigError(unknown("dataset", name, (*DATASETS, *SCENES)))

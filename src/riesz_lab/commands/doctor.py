@@ -13,9 +13,9 @@ import torch
 import tyro
 
 import riesz
-from riesz_lab import data
+from riesz_lab.commands.data import is_present
 from riesz_lab.config import Config
-from riesz_lab.data.scenes import catalog as scene_catalog
+from riesz_lab.data import DATASETS, data_folder
 from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.errors import LabError
 from riesz_lab.requirements import NEEDED
@@ -44,7 +44,7 @@ def examine(data_dir: Path | None = None) -> int:
         ("Packages", _packages()),
         ("Devices", _devices()),
         ("Backends", _backends()),
-        ("Datasets", _datasets(data.data_folder(data_dir))),
+        ("Datasets", _datasets(data_folder(data_dir))),
         ("Training", _training()),
     ):
         print(title)
@@ -56,14 +56,13 @@ def examine(data_dir: Path | None = None) -> int:
 
 
 def _packages() -> Iterator[tuple[str, str]]:
-    for package in ("riesz", "torch", *NEEDED.values()):
-        version = environment.version(package)
-        yield (
-            ("ok", f"{package} {version}") if version else ("WRONG", f"{package} is missing: pip install 'riesz[lab]'")
-        )
-    for package, extra in OPTIONAL.items():
-        version = environment.version(package)
-        yield ("ok", f"{package} {version}") if version else ("-", f"{package}: not installed; pip install '{extra}'")
+    for package in ("riesz", "torch", *NEEDED.values(), *OPTIONAL):
+        if version := environment.version(package):
+            yield "ok", f"{package} {version}"
+        elif package in OPTIONAL:
+            yield "-", f"{package}: not installed; pip install '{OPTIONAL[package]}'"
+        else:
+            yield "WRONG", f"{package} is missing: pip install 'riesz[lab]'"
     if revision := environment.revision():
         yield "ok", f"source at revision {revision}"
 
@@ -73,9 +72,8 @@ def _devices() -> Iterator[tuple[str, str]]:
     why = environment.bf16_trouble()
     yield ("ok", "cpu: bf16-mixed works") if why is None else ("-", f"cpu: bf16-mixed: {why}")
     compiler = shutil.which("g++") or shutil.which("clang++") or shutil.which("cl")
-    yield (
-        ("ok", "cpu: a C++ compiler for --compile") if compiler else ("-", "cpu: --compile needs a C++ compiler: none")
-    )
+    lacking = ("-", "cpu: --compile needs a C++ compiler: none")
+    yield ("ok", "cpu: a C++ compiler for --compile") if compiler else lacking
     if not torch.cuda.is_available():
         yield "-", "cuda: not available"
     for index in range(torch.cuda.device_count()):
@@ -90,25 +88,20 @@ def _sum_on(device: str) -> float:
 
 
 def _backends() -> Iterator[tuple[str, str]]:
-    devices = ["cpu"] + ["cuda"] * torch.cuda.is_available()
     for status in riesz.backends():
         if not status.available:
             yield "-", f"{status.name}: {status.reason}"
             continue
-        tried = False
-        for device in devices:
-            error = _error_of(status.name, device)
-            if isinstance(error, str):
-                continue
-            tried = True
+        errors = {device: error for device in _accelerators() if (error := _error_of(status.name, device)) is not None}
+        for device, error in errors.items():
             line = f"{status.name} on {device}: {len(METRICS)} metrics, largest error {error:.1e}"
             yield ("ok" if error < TOLERANCE else "WRONG"), line + ("; picked by auto" if status.picked else "")
-        if not tried:
+        if not errors:
             yield "-", f"{status.name}: serves no device of this machine"
 
 
-def _error_of(backend: str, device: str) -> float | str:
-    """The largest error of a backend against the reference, relative to the largest value; or why it refuses."""
+def _error_of(backend: str, device: str) -> float | None:
+    """The largest error of a backend against the reference, relative to the largest value; None if it refuses."""
     worst = 0.0
     for text in METRICS:
         metric = riesz.metric(text)
@@ -118,32 +111,27 @@ def _error_of(backend: str, device: str) -> float | str:
             riesz.precondition_(expected, metric, backend="reference")
             try:
                 riesz.precondition_(computed, metric, backend=backend)
-            except ValueError as refusal:
-                return str(refusal)
+            except ValueError:
+                return None
             worst = max(worst, float((computed.cpu().double() - expected).abs().max() / expected.abs().max()))
     return worst
 
 
 def _datasets(folder: Path) -> Iterator[tuple[str, str]]:
-    for name in data.DATASETS:
-        try:
-            data.check(name, folder)
-            yield "ok", name
-        except LabError:
-            yield "-", f"{name}: not in {folder}; riesz data fetch {name}"
-    for name in SCENES:
-        try:
-            scene_catalog.load(name, folder, "all")
-            yield "ok", name
-        except LabError:
-            yield "-", f"{name}: not in {folder}; to be put there by hand: riesz data fetch {name} explains how"
+    for name in (*DATASETS, *SCENES):
+        fetch = f"riesz data fetch {name}"
+        fetch = fetch if name in DATASETS else f"to be put there by hand: {fetch} explains how"
+        yield ("ok", name) if is_present(name, folder) else ("-", f"{name}: not in {folder}; {fetch}")
 
 
 def _training() -> Iterator[tuple[str, str]]:
-    accelerators: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-    for accelerator in accelerators:
+    for accelerator in _accelerators():
         hardware = Hardware(accelerator=accelerator)
         yield _try(f"{accelerator}: a short trial trains, saves and is scored", partial(_train_briefly, hardware))
+
+
+def _accelerators() -> list[Literal["cpu", "cuda"]]:
+    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
 def _train_briefly(hardware: Hardware) -> str:

@@ -12,15 +12,11 @@ from riesz_lab.errors import LabError
 
 
 def run(arguments: list[str]) -> int:
-    return int(
-        tyro.cli(
-            _inspect,
-            prog="riesz inspect",
-            description="Look into trained weights for the regularity that the method assumes: are neighbouring filters"
-            " more alike than the same filters in random order? Nothing in a file is executed.",
-            args=arguments,
-        )
+    about = (
+        "Look into trained weights for the regularity that the method assumes: are neighbouring filters more alike than"
+        " the same filters in random order? Nothing in a file is executed."
     )
+    return int(tyro.cli(_inspect, prog="riesz inspect", description=about, args=arguments))
 
 
 def _inspect(

@@ -20,21 +20,11 @@ def _list() -> None:
     for name, make in RECIPES.items():
         config = make()
         train, _ = images(config)
-        rows.append(
-            (
-                name,
-                config.dataset,
-                f"{train:,}",
-                config.model,
-                f"{task_class(config.task).parameters(config):,}",
-                config.optimizer,
-                f"{config.lr:g}",
-                str(config.batch_size),
-                str(config.epochs),
-                f"{config.epochs * -(-train // config.batch_size):,}",
-                format_hours(cpu_hours(config)),
-            )
-        )
+        size = f"{task_class(config.task).parameters(config):,}"
+        method = (config.optimizer, f"{config.lr:g}", f"{config.batch_size}", f"{config.epochs}")
+        steps = f"{config.epochs * -(-train // config.batch_size):,}"
+        cost = format_hours(cpu_hours(config))
+        rows.append((name, config.dataset, f"{train:,}", config.model, size, *method, steps, cost))
     head = ("recipe", "data", "images", "model", "parameters", "optimizer", "lr", "batch", "epochs", "steps", "cost")
     print_table(head, rows, right=(2, 4, 6, 7, 8, 9, 10))
     print(f"cost: one trial on {MEASURED_ON}, evaluation included; a rough estimate.")

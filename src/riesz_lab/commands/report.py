@@ -19,13 +19,9 @@ ENDINGS: dict[Format, tuple[str, ...]] = {"html": (".html", ".htm"), "md": (".md
 
 
 def run(arguments: list[str]) -> int:
-    tyro.cli(
-        _report,
-        prog="riesz report",
-        description="Make one self-contained page of stored trials: conclusions, tables, figures. The same trials"
-        " give the same page.",
-        args=arguments,
-    )
+    about = "Make one self-contained page of stored trials: conclusions, tables, figures."
+    about += " The same trials give the same page."
+    tyro.cli(_report, prog="riesz report", description=about, args=arguments)
     return 0
 
 

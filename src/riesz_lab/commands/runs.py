@@ -28,7 +28,6 @@ Runs = Annotated[Path, tyro.conf.arg(help="Folder of all trials, or of one recip
 Group = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="GROUP")]]
 File = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FILE")]]
 
-
 KINDS = (*STATUSES, "failed", "unfinished")
 
 
@@ -38,11 +37,9 @@ def run(arguments: list[str]) -> int:
         arguments = ["list", *arguments]
     if not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("command of riesz runs", arguments[0], commands))
-    return int(
-        tyro.extras.subcommand_cli_from_dict(
-            commands, prog="riesz runs", description="List, compare, export and remove stored trials.", args=arguments
-        )
-    )
+    about = "List, compare, export and remove stored trials."
+    parse = tyro.extras.subcommand_cli_from_dict
+    return int(parse(commands, prog="riesz runs", description=about, args=arguments))
 
 
 def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> int:
@@ -54,18 +51,10 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     store = open_store(runs)
     trials = select(store.trials, where)
     if each:
-        rows = [
-            (
-                trial.config.id,
-                trial.config.recipe,
-                trial.config.metric,
-                _method(trial.config),
-                str(trial.config.seed),
-                trial.status,
-                _describe(trial),
-            )
-            for trial in trials
-        ]
+        rows = []
+        for trial in trials:
+            name = (trial.config.id, trial.config.recipe, trial.config.metric, _method(trial.config))
+            rows.append((*name, str(trial.config.seed), trial.status, _describe(trial)))
         print_table(("trial", "recipe", "metric", "and", "seed", "status", ""), rows, right=(4,))
     else:
         _list_groups(trials)
@@ -78,10 +67,10 @@ def _list_groups(trials: list[StoredTrial]) -> None:
     groups: dict[str, list[StoredTrial]] = {}
     for trial in trials:
         groups.setdefault(trial.config.group, []).append(trial)
-    differences: dict[str, str] = {}
-    for name in {group[0].config.recipe for group in groups.values()}:
-        configs = {key: group[0].config for key, group in groups.items() if group[0].config.recipe == name}
-        differences |= distinguishing(configs)
+    by_recipe: dict[str, dict[str, Config]] = {}
+    for key, group in groups.items():
+        by_recipe.setdefault(group[0].config.recipe, {})[key] = group[0].config
+    differences = {key: text for configs in by_recipe.values() for key, text in distinguishing(configs).items()}
     rows = []
     for key, group in groups.items():
         scores = [score for trial in group if (score := trial.score("last")) is not None]
@@ -104,25 +93,19 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
     """
     store = open_store(runs)
     sides = [_group(store, name) for name in (baseline, method)]
-    complete = [trial for side in sides for trial in side if trial.result is not None]
-    names = {trial.result.score for trial in complete if trial.result is not None}
+    results = [trial.result for side in sides for trial in side if trial.result is not None]
+    names = {result.score for result in results}
     if len(names) != 1:
         problem = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
         raise ConfigError(f"groups {baseline} and {method} {problem}")
     (score,) = names
-    directions = {trial.higher_is_better for trial in complete}
-    if len(directions) != 1:
+    if len(directions := {result.higher_is_better for result in results}) != 1:
         raise ConfigError(f"groups {baseline} and {method} disagree on whether a higher {score} is better")
-    (better,) = directions
     scores: list[dict[Hashable, float | None]] = [
-        {
-            (trial.config.effective_init_seed, trial.config.effective_data_seed): trial.score("last")
-            for trial in side
-            if trial in complete
-        }
+        {(t.config.effective_init_seed, t.config.effective_data_seed): t.score("last") for t in side if t.result}
         for side in sides
     ]
-    comparison = paired(*scores, margin=margin, higher_is_better=better, percent=is_percent(score))
+    comparison = paired(*scores, margin=margin, higher_is_better=directions.pop(), percent=is_percent(score))
     for name, side in zip(("baseline", "method"), sides, strict=True):
         print(f"{name}: {side[0].config.recipe}, {side[0].config.metric}, group {side[0].config.group}")
     print(f"{score.replace('_', ' ')} of the last epoch, method against baseline: {comparison.sentence}.")
@@ -156,19 +139,15 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
     paths = list(store.broken) if broken else [trial.path for trial in select(store.trials, where)]
     for path in paths:
         if yes:
-            _remove_trial(path)
+            with lock(path):
+                try:
+                    shutil.rmtree(path)
+                except OSError as error:
+                    raise LabError(f"cannot remove {path}: {error.strerror or error}") from None
         print(f"{'removed' if yes else 'would be removed'}: {path}")
     if paths and not yes:
         print(f"{len(paths)} trials. Remove them with --yes")
     return 0
-
-
-def _remove_trial(path: Path) -> None:
-    with lock(path):
-        try:
-            shutil.rmtree(path)
-        except OSError as error:
-            raise LabError(f"cannot remove {path}: {error.strerror or error}") from None
 
 
 def _group(store: Store, name: str) -> list[StoredTrial]:

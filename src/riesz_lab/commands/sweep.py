@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import torch
 import tyro
 
 from riesz_lab.data import data_folder
@@ -17,7 +18,7 @@ from riesz_lab.sweeps.dry_run import print_dry_run
 from riesz_lab.sweeps.running.display import make_display
 from riesz_lab.sweeps.running.driver import RunSettings, drive
 from riesz_lab.sweeps.running.executor import Executor
-from riesz_lab.sweeps.running.pending import Pending, find_pending
+from riesz_lab.sweeps.running.pending import find_pending
 from riesz_lab.tasks import task_class
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware
@@ -93,12 +94,8 @@ def run(arguments: list[str]) -> int:
     if name.startswith("-"):
         raise ConfigError(f"the sweep comes first: riesz sweep NAME {name} ...; `riesz sweep` lists them")
     chosen = sweep(name)
-    options = tyro.cli(
-        Options,
-        prog=f"riesz sweep {name}",
-        description=f"{chosen.about}. In the paper: {chosen.reproduces}.",
-        args=arguments[1:],
-    )
+    about = f"{chosen.about}. In the paper: {chosen.reproduces}."
+    options = tyro.cli(Options, prog=f"riesz sweep {name}", description=about, args=arguments[1:])
     return _run(chosen.with_trials(options.trials).only(options.only), options)
 
 
@@ -119,13 +116,14 @@ def _run(chosen: Sweep, options: Options) -> int:
         for stage in (search, chosen) if search else (chosen,):
             print_dry_run(stage, options.runs, retry_failed=options.retry_failed)
         return 0
-    if options.table:
-        return _report(chosen, tune, options)
-    if search and _train(search, options):
-        return 1
-    final = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs))) if tune else chosen
-    failed = _train(final, options)
-    return _report(chosen, tune, options) or int(failed > 0)
+    failed = 0
+    if not options.table:
+        if search and _train(search, options):
+            return 1
+        final = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs))) if tune else chosen
+        failed = _train(final, options)
+    _report(chosen, tune, options)
+    return int(failed > 0)
 
 
 def _train(stage: Sweep, options: Options) -> int:
@@ -153,7 +151,12 @@ def _train(stage: Sweep, options: Options) -> int:
             drive(pending, executor, settings, retries=options.retries, watcher=display)
         finally:
             display.close()
-    _print_failures(stage, pending)
+    if pending.failed:
+        print(f"{len(pending.failed)} failed; try them again with --retry-failed:")
+    for arm in stage.arms:
+        for config in stage.configs(arm):
+            if config.id in pending.failed:
+                print(f"  {arm.label}, seed {config.seed} ({config.id}): {pending.failed[config.id]}")
     return len(pending.failed)
 
 
@@ -164,34 +167,18 @@ def _executor(options: Options) -> Executor:
         return OnRay(options.workers, options.threads, address=options.address, retries=options.retries)
     from riesz_lab.sweeps.running.local import Local
 
-    gpus = 0
-    if Hardware(accelerator=options.accelerator).resolved() == "cuda":
-        import torch
-
-        gpus = torch.cuda.device_count()
-    return Local(options.workers, options.threads, gpus)
+    on_gpu = Hardware(accelerator=options.accelerator).resolved() == "cuda"
+    return Local(options.workers, options.threads, torch.cuda.device_count() if on_gpu else 0)
 
 
-def _report(chosen: Sweep, tune: tuning.Tuning | None, options: Options) -> int:
+def _report(chosen: Sweep, tune: tuning.Tuning | None, options: Options) -> None:
     store = open_store(options.runs)
     rates = None
     if tune:
         rates = tuning.choices(chosen, tune, store)
         chosen = tuning.tuned(chosen, rates)
     comparisons = results(chosen, store, options.which)
-    print()
-    print(format_comparisons(comparisons, rates, tuning_notes(rates)))
+    print(f"\n{format_comparisons(comparisons, rates, tuning_notes(rates))}")
     if options.output is not None:
         export.write(records(comparisons, rates), options.output)
         print(f"Written: {options.output}")
-    return 0
-
-
-def _print_failures(stage: Sweep, pending: Pending) -> None:
-    if not pending.failed:
-        return
-    print(f"{len(pending.failed)} failed; try them again with --retry-failed:")
-    for arm in stage.arms:
-        for config in stage.configs(arm):
-            if config.id in pending.failed:
-                print(f"  {arm.label}, seed {config.seed} ({config.id}): {pending.failed[config.id]}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import tyro
 
 from riesz_lab.config import Config
@@ -61,23 +62,19 @@ def run(arguments: list[str]) -> int:
         raise ConfigError(f"the recipe comes first: riesz train RECIPE {name} ...; `riesz recipes` lists them")
     options = _parse(name, arguments[1:])
     if options.run.threads is not None:
-        import torch
-
         if options.run.threads < 1:
             raise ConfigError(f"threads: expected 1 or more, got {options.run.threads}")
         torch.set_num_threads(options.run.threads)
     keep_freed_memory()
     config = options.config
+    title = f"{config.recipe} {config.metric} seed {config.seed}"
     outcome = train(
         config,
         runs=options.run.runs,
         data_dir=options.run.data_dir,
         hardware=options.hardware,
         save_every=options.run.save_every,
-        show=progress.make(
-            options.run.progress if is_main_process() else "none",
-            f"{config.recipe} {config.metric} seed {config.seed}",
-        ),
+        show=progress.make(options.run.progress if is_main_process() else "none", title),
         tensorboard=options.run.tensorboard,
     )
     if is_main_process():
@@ -103,34 +100,20 @@ def summary(outcome: Outcome) -> str:
 
 
 def _parse(name: str, arguments: list[str]) -> _Options:
-    config = _config(name)
-    default = _Options(config=config)
+    if name.endswith(".json") and not Path(name).is_file():
+        raise LabError(f"config {name!r} does not exist")
+    config = read_config(Path(name)) if name.endswith(".json") else recipe(name)
     options = tyro.cli(
         tyro.conf.configure(tyro.conf.OmitArgPrefixes)(_Options),
         prog=f"riesz train {name}",
         description=f"Train one trial of the recipe {config.recipe}: every setting, and its value in the recipe.",
         args=arguments,
-        default=default,
+        default=_Options(config=config),
     )
-    if name.endswith(".json"):
-        _refuse_foreign_code(name, options.config, arguments)
-    return options
-
-
-def _refuse_foreign_code(name: str, config: Config, arguments: list[str]) -> None:
-    """A file may come from anyone: code that it names is run only if the user names it too."""
-    for setting in ("dataset", "model", "optimizer"):
-        value = getattr(config, setting)
+    # A file may come from anyone: code that it names is run only if the user names it too.
+    for setting in ("dataset", "model", "optimizer") if name.endswith(".json") else ():
+        value = getattr(options.config, setting)
         if ":" in value and value not in arguments:
-            raise ConfigError(
-                f"{name} asks to run code, {setting}={value!r}. If you trust it, say so: --{setting} {value}"
-            )
-
-
-def _config(name: str) -> Config:
-    if name.endswith(".json"):
-        path = Path(name)
-        if not path.is_file():
-            raise LabError(f"config {name!r} does not exist")
-        return read_config(path)
-    return recipe(name)
+            trust = f"If you trust it, say so: --{setting} {value}"
+            raise ConfigError(f"{name} asks to run code, {setting}={value!r}. {trust}")
+    return options

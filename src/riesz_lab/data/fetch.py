@@ -4,8 +4,6 @@ A download is kept only if its checksum is right, and never grows beyond its ann
 only the expected regular files are written, each up to its cap, below the dataset's folder.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os
@@ -36,37 +34,20 @@ def fetch(name: str, folder: Path, *, quiet: bool = False) -> None:
     target = folder / name
     if name == "cifar10" and (target / "cifar-10-batches-bin" / SUMS).is_file():
         return
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise atomic.cannot_write(target, error) from error
+    atomic.make_directory(target)
     for source in known.sources:
         _download(source, target, quiet)
     if name == "cifar10":
         archive = target / known.sources[0].name
-        unpack(archive, target, _cifar10_members())
+        size = cifar10.RECORDS * cifar10.RECORD
+        members = [f"cifar-10-batches-bin/{name}.bin" for split in cifar10.BATCHES.values() for name in split]
+        unpack(archive, target, dict.fromkeys(members, size))
         archive.unlink()
 
 
 def _download(source: Source, folder: Path, quiet: bool) -> None:
-    try:
-        pooch.retrieve(
-            source.url, source.checksum, fname=source.name, path=folder, downloader=_downloader(source.size, quiet)
-        )
-    except Exception as error:  # every layer of the network has its own errors
-        (folder / f"{source.name}.part").unlink(missing_ok=True)
-        reason = str(error) or type(error).__name__
-        raise MissingDataError(
-            f"{source.name} could not be downloaded from {source.url}: {reason[:300]}\n"
-            f"To put it there by hand: {folder / source.name}\n"
-            f"Expected: {source.size} bytes, {source.checksum}"
-        ) from None
-
-
-def _downloader(size: int, quiet: bool) -> Callable[[str, str, Any], None]:
-    """For pooch: stream to the file, show progress, stop at the announced size."""
-
     def download(url: str, output_file: str, _: Any) -> None:
+        """For pooch: stream to the file, show progress, stop at the announced size."""
         import requests
         from rich.progress import Progress
 
@@ -76,20 +57,23 @@ def _downloader(size: int, quiet: bool) -> Callable[[str, str, Any], None]:
             Progress(disable=quiet or not sys.stderr.isatty()) as bar,
         ):
             response.raise_for_status()
-            task = bar.add_task(url.rpartition("/")[2], total=size)
+            task = bar.add_task(url.rpartition("/")[2], total=source.size)
             for chunk in response.iter_content(CHUNK):
-                if file.tell() + len(chunk) > size:
-                    raise LabError(f"expected {size} bytes, as announced, got more")
+                if file.tell() + len(chunk) > source.size:
+                    raise LabError(f"expected {source.size} bytes, as announced, got more")
                 file.write(chunk)
                 bar.update(task, completed=file.tell())
 
-    return download
-
-
-def _cifar10_members() -> dict[str, int]:
-    """Expected members of the binary release and their sizes."""
-    size = cifar10.RECORDS * cifar10.RECORD
-    return {f"cifar-10-batches-bin/{name}.bin": size for split in cifar10.BATCHES.values() for name in split}
+    try:
+        pooch.retrieve(source.url, source.checksum, fname=source.name, path=folder, downloader=download)
+    except Exception as error:  # every layer of the network has its own errors
+        (folder / f"{source.name}.part").unlink(missing_ok=True)
+        reason = str(error) or type(error).__name__
+        raise MissingDataError(
+            f"{source.name} could not be downloaded from {source.url}: {reason[:300]}\n"
+            f"To put it there by hand: {folder / source.name}\n"
+            f"Expected: {source.size} bytes, {source.checksum}"
+        ) from None
 
 
 def unpack(archive: Path, target: Path, expected: dict[str, int]) -> None:
@@ -104,8 +88,7 @@ def unpack(archive: Path, target: Path, expected: dict[str, int]) -> None:
                 if number >= MOST_MEMBERS:
                     raise BadFileError(f"{archive}: expected at most {MOST_MEMBERS} members, got more")
                 if member.name in expected and member.isreg() and member.name not in sums:
-                    if member.size != expected[member.name]:
-                        wanted = expected[member.name]
+                    if member.size != (wanted := expected[member.name]):
                         raise BadFileError(f"{archive}: {member.name}: expected {wanted} bytes, got {member.size}")
                     sums[member.name] = _write_member(tar, member, target / member.name)
                 elif member.size > MOST_OTHER:
@@ -137,15 +120,13 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> 
 
 def verify(name: str, folder: Path) -> Iterator[tuple[str, bool, str]]:
     """Per file: its name, whether it is right, and a remark."""
-    known = builtin(name)
-    target = folder / name
-    if not known.sources:
+    sources = builtin(name).sources
+    if not sources:
         yield name, True, "comes inside a Python package"
     elif name == "cifar10":
-        yield from _verify_cifar10(target)
+        yield from _verify_cifar10(folder / name)
     else:
-        for source in known.sources:
-            yield _verify_idx(source, target)
+        yield from (_verify_idx(source, folder / name) for source in sources)
 
 
 def _verify_idx(source: Source, target: Path) -> tuple[str, bool, str]:

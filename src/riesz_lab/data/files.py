@@ -1,7 +1,5 @@
 """Untrusted files of a dataset: read up to a cap, decoded only as the named formats."""
 
-from __future__ import annotations
-
 import functools
 import io
 import os
@@ -57,7 +55,6 @@ def existing(path: Path, reason: str) -> File:
 
 
 def members(path: Path) -> list[str]:
-    """The names in a zip archive."""
     try:
         names = _archive(path, os.getpid()).namelist()
     except (OSError, zipfile.BadZipFile) as error:

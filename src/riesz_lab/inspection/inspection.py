@@ -23,7 +23,6 @@ class Layer:
     """One weight.
 
     Attributes:
-        name: its name in the file.
         shape: output channels first.
         stripes_OI: the weight's central tap, output x input, which shows stripes as an image.
         output, input: the regularity along each axis; None where the axis is too short.
@@ -49,7 +48,6 @@ class Inspection:
 
     Attributes:
         name: the file.
-        layers: the weights in order.
         ignored: number of other tensors (biases, norms, buffers).
     """
 
@@ -118,15 +116,8 @@ def _layer(name: str, tensor: Tensor) -> Layer:
     if not np.isfinite(weight_OIK).all():
         return Layer(name, shape, skipped="has values that are not finite")
     along_output, along_input = regularity(weight_OIK), regularity(weight_OIK.swapaxes(0, 1))
-    few = f"too small: fewer than {MIN_FILTERS} filters that vary"
-    return Layer(
-        name,
-        shape,
-        stripes_OI=weight_OIK[:, :, weight_OIK.shape[2] // 2],
-        output=along_output,
-        input=along_input,
-        skipped=few if along_output is along_input is None else "",
-    )
+    few = f"too small: fewer than {MIN_FILTERS} filters that vary" if along_output is along_input is None else ""
+    return Layer(name, shape, weight_OIK[:, :, weight_OIK.shape[2] // 2], along_output, along_input, few)
 
 
 def _skip_reason(tensor: Tensor) -> str:

@@ -87,9 +87,8 @@ def _check_archive(path: Path, size: int) -> None:
         if member.compress_type != zipfile.ZIP_STORED:
             raise BadFileError(f"{path}: {member.filename!r} is compressed, which torch.save never does")
         if member.filename.endswith("data.pkl") and member.file_size > HEADER_CAP:
-            raise BadFileError(
-                f"expected up to {HEADER_CAP:,} bytes in {member.filename!r}, got {member.file_size:,}: {path}"
-            )
+            got = f"{member.file_size:,}: {path}"
+            raise BadFileError(f"expected up to {HEADER_CAP:,} bytes in {member.filename!r}, got {got}")
     if (total := sum(member.file_size for member in members)) > size:
         raise BadFileError(f"{path} announces {total:,} bytes in a file of {size:,}: members overlap")
 

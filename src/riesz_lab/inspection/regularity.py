@@ -43,7 +43,7 @@ class Regularity:
     """The regularity along one axis.
 
     Attributes:
-        n, m: number of filters, and of numbers in each.
+        n: number of filters.
         curve_D, error_D: mean correlation at distance 1..n-1 and the half width of its 95% interval.
         band_2D: lower and upper end of the shuffled curves' band.
         level, level_error: mean correlation of all pairs, half width of its 95% interval.
@@ -53,7 +53,6 @@ class Regularity:
     """
 
     n: int
-    m: int
     curve_D: Array
     error_D: Array
     band_2D: Array
@@ -76,8 +75,8 @@ def correlation_curve(weight_NCK: Array, order: Callable[[int], NDArray[np.int64
     Returns:
         None where `regularity` has none.
     """
-    examined = _examined(weight_NCK)
-    if examined is None or not _varies(unit_NCK := _unit(examined)):
+    unit_NCK = _unit(weight_NCK)
+    if unit_NCK is None:
         return None
     if order is not None:
         unit_NCK = unit_NCK[order(len(unit_NCK))]
@@ -90,10 +89,10 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     Returns:
         None where there are fewer than `MIN_FILTERS` filters or numbers in each, or not two filters vary.
     """
-    examined = _examined(weight_NCK)
-    if examined is None or not _varies(unit_NCK := _unit(examined)):
+    unit_NCK = _unit(weight_NCK)
+    if unit_NCK is None:
         return None
-    weight_NCK, n = examined, len(examined)
+    n = len(unit_NCK)
     flat_NM = unit_NCK.reshape(n, -1)
     correlation_NN = flat_NM @ flat_NM.T
     clusters_CNK = unit_NCK.transpose(1, 0, 2)
@@ -102,12 +101,12 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     curve_D, error_D, level, level_error = _curve(clusters_CNK)
     rng = np.random.default_rng([seed, n])
     orders_PN = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (BAND_ORDERS, 1)), axis=1)
+    weight_NCK = np.asarray(weight_NCK[:n], dtype=np.float64)
     weights_NN = weight_NCK.reshape(n, -1) @ weight_NCK.reshape(n, -1).T
     shuffled_PD = np.stack([_by_distance(correlation_NN[np.ix_(order, order)]) for order in orders_PN])
     spectra_PF = np.stack([_spectrum(weights_NN[np.ix_(order, order)]) for order in orders_PN])
     return Regularity(
         n=n,
-        m=flat_NM.shape[1],
         curve_D=curve_D,
         error_D=error_D,
         band_2D=np.quantile(shuffled_PD, (0.025, 0.975), axis=0),
@@ -120,23 +119,17 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     )
 
 
-def _examined(weight_NCK: Array) -> Array | None:
-    weight_NCK = np.asarray(weight_NCK[:MAX_FILTERS], dtype=np.float64)
-    long_enough = len(weight_NCK) >= MIN_FILTERS and weight_NCK[0].size >= MIN_FILTERS
-    return weight_NCK if long_enough and np.isfinite(weight_NCK).all() else None
-
-
-def _varies(unit_NCK: Array) -> bool:
-    return int(np.count_nonzero(np.abs(unit_NCK).sum((1, 2)))) >= 2
-
-
-def _unit(weight_NCK: Array) -> Array:
+def _unit(weight_NCK: Array) -> Array | None:
     """Each filter without its mean and with norm 1, so that products are correlations; constant ones are 0."""
+    weight_NCK = np.asarray(weight_NCK[:MAX_FILTERS], dtype=np.float64)
+    if min(len(weight_NCK), weight_NCK[:1].size) < MIN_FILTERS or not np.isfinite(weight_NCK).all():
+        return None
     centred = weight_NCK - weight_NCK.mean((1, 2), keepdims=True)
     norm = np.sqrt(np.square(centred).sum((1, 2), keepdims=True))
     # Subtracting the mean of a constant filter leaves rounding errors, which are not a pattern.
     constant = norm <= 1e-7 * np.abs(weight_NCK).max((1, 2), keepdims=True) * np.sqrt(weight_NCK[0].size)
-    return np.where(constant, 0.0, centred / np.where(constant, 1.0, norm))
+    unit_NCK = np.where(constant, 0.0, centred / np.where(constant, 1.0, norm))
+    return unit_NCK if np.count_nonzero(np.abs(unit_NCK).sum((1, 2))) >= 2 else None
 
 
 def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
@@ -151,12 +144,8 @@ def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
     if count == 1:
         return share_CD[0], np.zeros(n - 1), float(share_C[0]), 0.0
     spread = float(stats.t.ppf(0.975, count - 1)) * np.sqrt(count)
-    return (
-        share_CD.sum(0),
-        spread * share_CD.std(0, ddof=1),
-        float(share_C.sum()),
-        float(spread * share_C.std(ddof=1)),
-    )
+    error_D, error = spread * share_CD.std(0, ddof=1), float(spread * share_C.std(ddof=1))
+    return share_CD.sum(0), error_D, float(share_C.sum()), error
 
 
 def _by_distance(correlation_NN: Array) -> Array:

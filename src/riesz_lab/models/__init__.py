@@ -1,7 +1,5 @@
 """Models by task and name. A model is a function of (channels, classes) and its options; one file per family."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 
@@ -56,7 +54,6 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def parameters(model: nn.Module) -> int:
-    """How many numbers are trained."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 

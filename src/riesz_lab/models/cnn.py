@@ -3,8 +3,6 @@
 The paper says no more. Our choice: no padding, ReLU, 2x2 max pooling after each, one linear layer as head.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 

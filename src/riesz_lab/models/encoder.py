@@ -4,8 +4,6 @@ The stride of a stage is on its 3x3 conv, as in torchvision (v1.5). With the def
 the 23,508,032 parameters of torchvision's resnet50 without its last layer, and takes its weights.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 

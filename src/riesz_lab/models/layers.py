@@ -1,7 +1,5 @@
 """What several models share: He initialisation, stacks of 3x3 convs, checks of options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from torch import nn

@@ -3,8 +3,6 @@
 Each judges overlapping patches of (label map, image) pairs. All its features are returned, for feature matching.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm

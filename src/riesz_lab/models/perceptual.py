@@ -1,7 +1,5 @@
 """The distance of two images to VGG-19 (Johnson et al.; weights and layers as in pix2pixHD and SPADE)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Weights from a local file: safetensors, or what torch.save wrote, read with `weights_only`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import safetensors.torch
@@ -20,7 +18,6 @@ def find(name: str, data_dir: Path, setting: str) -> Path:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name."""
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError, ValueError, KeyError, OverflowError, RuntimeError) as error:

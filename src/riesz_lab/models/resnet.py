@@ -4,8 +4,6 @@ A 3x3 conv, three stages of n blocks with 16, 32 and 64 filters, global average 
 option A: where the size changes they subsample and pad with zero channels; they have no parameters.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -6,8 +6,6 @@ most of them; in each, batch norm's scale and shift are computed, pixel by pixel
 have spectral norm.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -4,8 +4,6 @@ Each step of the expanding path doubles the size by a 2x2 transposed conv, joins
 and runs two 3x3 convs over both. The last step has no features to join; a 1x1 conv then classifies every pixel.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

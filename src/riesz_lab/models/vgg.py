@@ -4,8 +4,6 @@ The paper does not say how it fits 32x32 images. This is the usual choice: the f
 linear layer replaces the three.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from riesz_lab.models.layers import conv_stack, he_init

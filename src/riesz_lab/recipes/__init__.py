@@ -1,19 +1,12 @@
 """Recipes by name: functions that return complete configs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.recipes import mini, paper, scenes
 
-RECIPES: dict[str, Callable[[], Config]] = {
-    **paper.RECIPES,
-    **scenes.PAPER,
-    **mini.RECIPES,
-    **scenes.MINI,
-}
+RECIPES: dict[str, Callable[[], Config]] = {**paper.RECIPES, **scenes.PAPER, **mini.RECIPES, **scenes.MINI}
 
 
 def recipe(name: str) -> Config:

@@ -35,7 +35,7 @@ def layers(evidence: Evidence) -> Section:
     base, methods = setting_with_updates(evidence) or (None, {})
     rows: list[list[Cell | str]] = []
     for name, trials in methods.items():
-        last = [layers_of(evidence.updates(trial)[-1]) for trial in trials]
+        last = [layers_of(evidence.rows(trial, "updates")[-1]) for trial in trials]
         for layer in last[0]:
             stored = [row[layer] for row in last if layer in row]
             means = [_mean(row.get(key) for row in stored) for key in ("moved", "ratio", "cosine")]
@@ -74,27 +74,23 @@ def speed(evidence: Evidence) -> Section:
     figure = FIGURES["speed"].make(evidence)
     blocks: list[Figure | Table] = [figure] if figure else []
     if rows:
-        blocks.append(
-            Table(
-                caption="Time of a training step in these trials",
-                head=("setting", "method", "epochs", "ms a step, median", "relative to the plain optimizer"),
-                rows=rows,
-                numbers=frozenset((2, 3, 4)),
-            )
-        )
-    missing: tuple[str, ...] = (
-        "No benchmark results were given. Measure with make bench, then add the folder: benchmarks/results",
-    )
+        head = ("setting", "method", "epochs", "ms a step, median", "relative to the plain optimizer")
+        caption = "Time of a training step in these trials"
+        blocks.append(Table(caption=caption, head=head, rows=rows, numbers=frozenset((2, 3, 4))))
     if evidence.benchmarks:
         blocks.append(_benchmark_table(evidence))
-        missing = ()
+    missing = "No benchmark results were given. Measure with make bench, then add the folder: benchmarks/results"
     paper = published()["speed"]
     text = (
         f"The paper's SobolevTilde added {paper['sobolev-tilde added, ms a step, batch 128']} ms to a step at batch"
         f" size 128, {100 * paper['share of training time']:.0f}% of the training time; ReweightedL2 a negligible time."
     )
     return Section(
-        name="speed", title="Speed", text=(text, *((CLOCK,) if rows else ())), blocks=blocks, missing=missing
+        name="speed",
+        title="Speed",
+        text=(text, CLOCK) if rows else (text,),
+        blocks=blocks,
+        missing=() if evidence.benchmarks else (missing,),
     )
 
 
@@ -104,20 +100,14 @@ def _step_times(trials: list[StoredTrial]) -> list[float]:
 
 
 def _benchmark_table(evidence: Evidence) -> Table:
+    rows: list[list[Cell | str]] = []
+    for row in evidence.benchmarks:
+        median, span = Cell(f"{1e3 * row.median:.4g}", row.median), f"{1e3 * row.p20:.4g} to {1e3 * row.p80:.4g}"
+        rows.append([row.claim, row.shape, row.rival, median, span, number(row.runs)])
     return Table(
         caption="Benchmarks",
         head=("claim", "shape", "who", "ms, median", "20% to 80%", "runs"),
-        rows=[
-            [
-                row.claim,
-                row.shape,
-                row.rival,
-                Cell(f"{1e3 * row.median:.4g}", row.median),
-                f"{1e3 * row.p20:.4g} to {1e3 * row.p80:.4g}",
-                number(row.runs),
-            ]
-            for row in evidence.benchmarks
-        ],
+        rows=rows,
         numbers=frozenset((3, 4, 5)),
         note="; ".join(sorted({row.where for row in evidence.benchmarks})),
     )
@@ -164,10 +154,8 @@ def settings(evidence: Evidence) -> Section:
         shared = [[key, _format(values[0][key])] for key in keys if key not in varied]
         blocks.append(Table(caption="Settings that all trials share", head=("setting", "value"), rows=shared))
     if varied:
-        rows = [
-            [config.group, *(_format(value[key]) for key in varied)]
-            for config, value in zip(groups, values, strict=True)
-        ]
+        pairs = zip(groups, values, strict=True)
+        rows = [[config.group, *(_format(value[key]) for key in varied)] for config, value in pairs]
         blocks.append(Table(caption="Settings that differ, by group of trials", head=("group", *varied), rows=rows))
     return Section(name="settings", title="Settings", blocks=blocks, folded=True)
 
@@ -179,17 +167,11 @@ def _format(value: object) -> str:
 def trials(evidence: Evidence, home: Path | None) -> Section:
     """Every trial with a link to its directory, relative to the folder of the page."""
     store = evidence.store
-    rows: list[list[Cell | str]] = [
-        [
-            Cell(trial.path.name, link=_link(trial.path, home)),
-            trial.config.recipe,
-            method(trial.config),
-            number(trial.config.effective_init_seed),
-            trial.status,
-            *(number(trial.score(which), ".4f") for which in ("last", "best")),
-        ]
-        for trial in store.trials[:MAX_TRIALS]
-    ]
+    rows: list[list[Cell | str]] = []
+    for trial in store.trials[:MAX_TRIALS]:
+        name, seed = Cell(trial.path.name, link=_link(trial.path, home)), number(trial.config.effective_init_seed)
+        scores = (number(trial.score(which), ".4f") for which in ("last", "best"))
+        rows.append([name, trial.config.recipe, method(trial.config), seed, trial.status, *scores])
     missing = [f"{path.name} cannot be read and is left out: {why}" for path, why in store.broken.items()]
     if (more := len(store.trials) - MAX_TRIALS) > 0:
         missing.append(f"{more:,} more trials are counted in the tables and not listed here; riesz runs lists them.")

@@ -31,6 +31,11 @@ CSV_COLUMNS = (
     "low", "high", "p", "p_holm", "wins", "ties", "losses", "error_reduced", "variance_ratio", "collapsed",
     "baseline_collapsed", "verdict", "sentence",
 )  # fmt: skip
+CSV_NAMES = {
+    "method": "arm", "pairs": "n", "mean": "method_mean", "low": "interval_low", "high": "interval_high",
+    "collapsed": "collapsed_method", "baseline_collapsed": "collapsed_baseline",
+}  # fmt: skip
+"""Columns that have another name in `records`."""
 
 Rates = Mapping[str, Choice]
 
@@ -101,25 +106,21 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
     for table in tables:
         for record, row in zip(records(table), table.rows.values(), strict=True):
             if row.comparison is not None:
-                renamed = {
-                    "scale": scale(row.arm.config),
-                    "method": record["arm"],
-                    "score": table.score,
-                    "wanted": row.wanted,
-                    "pairs": record["n"],
-                    "mean": record["method_mean"],
-                    "low": record["interval_low"],
-                    "high": record["interval_high"],
-                    "collapsed": record["collapsed_method"],
-                    "baseline_collapsed": record["collapsed_baseline"],
-                }
+                renamed = {column: record[name] for column, name in CSV_NAMES.items()}
+                renamed |= {"scale": scale(row.arm.config), "score": table.score, "wanted": row.wanted}
                 writer.writerow({name: _defuse(value) for name, value in (record | renamed).items()})
     return buffer.getvalue()
 
 
 def _cells(row: Row, percent: bool) -> list[Cell | str]:
     times, digits = (100.0, 2) if percent else (1.0, 4)
-    scores, comparison = _finite(row), row.comparison
+    scores, comparison, variances, collapsed = _finite(row), row.comparison, "", ""
+    if comparison and comparison.variance_ratio is not None:
+        p = "" if comparison.p_variance is None else f" ({format_p(comparison.p_variance)})"
+        variances = f"{comparison.variance_ratio:.2g}{p}"
+    if comparison and any(comparison.collapsed):
+        base, method = comparison.collapsed
+        collapsed = f"{method} (baseline {base}) of {comparison.trials}"
     bests = [score for trial in row.trials.values() if (score := trial.score("best")) is not None]
     wanted = f" of {row.wanted}" if len(row.trials) < row.wanted else ""
     return [
@@ -130,8 +131,8 @@ def _cells(row: Row, percent: bool) -> list[Cell | str]:
         number(times * statistics.stdev(scores) if len(scores) > 1 else None, f".{digits}f"),
         *(_difference_cells(comparison, times, digits) if comparison and comparison.n else [""] * 6),
         number(times * statistics.fmean(bests) if bests else None, f".{digits}f"),
-        _format_variances(comparison) if comparison else "",
-        _format_collapsed(comparison) if comparison else "",
+        variances,
+        collapsed,
         row.arm.baseline or "",
     ]
 
@@ -144,18 +145,6 @@ def _difference_cells(comparison: Comparison, times: float, digits: int) -> list
         f"{comparison.wins} / {comparison.ties} / {comparison.losses}",
         number(comparison.error_reduced, "+.1f"),
     ]
-
-
-def _format_variances(comparison: Comparison) -> str:
-    if comparison.variance_ratio is None:
-        return ""
-    p = "" if comparison.p_variance is None else f" ({format_p(comparison.p_variance)})"
-    return f"{comparison.variance_ratio:.2g}{p}"
-
-
-def _format_collapsed(comparison: Comparison) -> str:
-    base, method = comparison.collapsed
-    return f"{method} (baseline {base}) of {comparison.trials}" if base or method else ""
 
 
 def _note(comparisons: Comparisons) -> str:

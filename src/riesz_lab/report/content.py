@@ -10,13 +10,7 @@ from riesz_lab.report.figure import Figure
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Attributes:
-        text: as shown.
-        sort: the number it is sorted by; the text if None.
-        link: a relative path it leads to; empty for none.
-    """
+    """A cell of a table, sorted by its number or else its text; `link` is the relative path it leads to."""
 
     text: str
     sort: float | None = None
@@ -30,15 +24,7 @@ def number(value: float | None, spec: str = "") -> Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under a head.
-
-    Attributes:
-        caption: the content in a few words.
-        head: names of the columns.
-        rows: cells, or plain text.
-        numbers: indices of the columns that hold numbers.
-        note: printed below.
-    """
+    """Rows under a head; `numbers` are the indices of the columns that hold numbers, the note is printed below."""
 
     caption: str
     head: Sequence[str]
@@ -52,15 +38,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Finding:
-    """A conclusion in one sentence.
-
-    Attributes:
-        verdict: in two words, such as "better" or "no evidence".
-        subject: the methods compared.
-        sentence: the conclusion, with its numbers.
-        group: heading that it shares with other findings.
-        scale: the setting of the group.
-    """
+    """A conclusion about a subject, in two words and in one sentence; `group` and its `scale` head it and others."""
 
     verdict: str
     subject: str
@@ -69,25 +47,13 @@ class Finding:
     scale: str = ""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Findings under one heading."""
-
-    title: str
-    about: str
-    findings: Sequence[Finding]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """A part of a page.
 
     Attributes:
         name: anchor.
-        title: heading.
         text: paragraphs at the top.
-        findings: conclusions.
-        blocks: figures and tables in order.
         missing: what cannot be shown, why, and the command that would change that.
         folded: whether it is closed at first.
     """
@@ -100,12 +66,12 @@ class Section:
     missing: Sequence[str] = ()
     folded: bool = False
 
-    def groups(self) -> list[Group]:
-        """The findings, group by group."""
+    def groups(self) -> dict[tuple[str, str], list[Finding]]:
+        """The findings by group and scale."""
         groups: dict[tuple[str, str], list[Finding]] = {}
         for finding in self.findings:
             groups.setdefault((finding.group, finding.scale), []).append(finding)
-        return [Group(*head, findings) for head, findings in groups.items()]
+        return groups
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,13 +28,7 @@ Methods = dict[str, list[StoredTrial]]
 
 @dataclass
 class Evidence:
-    """A store, the tables it allows, and benchmark results.
-
-    Attributes:
-        store: the trials.
-        benchmarks: measured times, if any were given.
-        margin: the largest difference that does not matter, for trials of no sweep.
-    """
+    """A store, the tables it allows, and benchmark results; the margin is for trials of no sweep."""
 
     store: Store
     benchmarks: Sequence[Measurement] = ()
@@ -87,20 +81,16 @@ class Evidence:
         settings = []
         for base, methods in self.settings.items():
             having = {name: [t for t in trials if getattr(t.files, file).exists()] for name, trials in methods.items()}
-            settings.append((base, {name: trials for name, trials in having.items() if trials}))
-        return [(base, methods) for base, methods in settings if methods]
+            if any(having.values()):
+                settings.append((base, {name: trials for name, trials in having.items() if trials}))
+        return settings
 
     def settings_of(self, *tasks: str) -> list[tuple[Config, Methods]]:
         """Settings of these tasks."""
         return [(base, methods) for base, methods in self.settings.items() if base.task in tasks]
 
-    def history(self, trial: StoredTrial) -> list[dict[str, Any]]:
-        return self._read(trial, "history")
-
-    def updates(self, trial: StoredTrial) -> list[dict[str, Any]]:
-        return self._read(trial, "updates")
-
-    def _read(self, trial: StoredTrial, file: str) -> list[dict[str, Any]]:
+    def rows(self, trial: StoredTrial, file: Literal["history", "updates"]) -> list[dict[str, Any]]:
+        """The lines of one of a trial's files that have an epoch."""
         key = (str(trial.path), file)
         if key not in self._rows:
             self._rows[key] = [row for row in getattr(trial, file)() if isinstance(row.get("epoch"), int)]
@@ -123,9 +113,10 @@ class Evidence:
 
     def curve(self, trials: Sequence[StoredTrial], key: str) -> tuple[list[float], Array]:
         """A value of the history by epoch, one row per trial; see `align`."""
+        histories = (self.rows(trial, "history") for trial in trials)
         return align(
-            {row["epoch"]: float(row[key]) for row in self.history(trial) if isinstance(row.get(key), int | float)}
-            for trial in trials
+            {row["epoch"]: float(row[key]) for row in rows if isinstance(row.get(key), int | float)}
+            for rows in histories
         )
 
 

@@ -19,6 +19,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 Array = NDArray[np.float64]
 Values = Sequence[float | None]
+Points = Sequence[float] | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +30,12 @@ class Series:
         name: in the legend; series of one name are switched on and off together.
         x, y: the numbers, or labels for x; None leaves a gap.
         low, high: ends of a band (lines) or of error bars (points, bars).
-        kind: how it is drawn.
-        color: index into the palette.
-        dash: index into the dashes.
+        color, dash: indices into the palette and the dashes.
         note: the meaning of band or bars, shown on hover.
     """
 
     name: str
-    x: Sequence[float] | Sequence[str]
+    x: Points
     y: Values
     low: Values | None = None
     high: Values | None = None
@@ -50,9 +49,7 @@ class Series:
         return PALETTE[self.color % len(PALETTE)]
 
 
-def series_around(
-    name: str, x: Sequence[float] | Sequence[str], mean_X: Array, half_X: Array | None, **style: Any
-) -> Series:
+def series_around(name: str, x: Points, mean_X: Array, half_X: Array | None, **style: Any) -> Series:
     """A series with a band (or bars) of this half width around it; without one for None."""
     ends = (None, None) if half_X is None else ((mean_X - half_X).tolist(), (mean_X + half_X).tolist())
     return Series(name=name, x=x, y=mean_X.tolist(), low=ends[0], high=ends[1], **style)
@@ -72,11 +69,8 @@ class Panel:
     """One pair of axes.
 
     Attributes:
-        title: above the panel.
         x, y: labels of the axes.
-        series: in drawing order.
         image: drawn instead of series.
-        log_x, log_y: logarithmic axes.
         zero: whether a line marks zero.
         y_range: the range of y shown; all if None.
         sideways: labels down the side and numbers along the bottom, for long names.
@@ -100,10 +94,8 @@ class Figure:
 
     Attributes:
         name: as in `riesz figure NAME`.
-        title: in a few words.
         caption: what is shown, and what bands and bars mean.
         alt: the content in words, for screen readers and text formats.
-        panels: drawn side by side where there is room.
     """
 
     name: str
@@ -121,8 +113,6 @@ class Figure:
         return legend
 
 
-def short(value: float | None, digits: int = 5) -> float | None:
-    """A number rounded to so many digits, to keep the page small; None if it is not finite."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{float(value):.{digits}g}")
+def short(value: float | None) -> float | None:
+    """A number rounded to five digits, to keep the page small; None if it is not finite."""
+    return None if value is None or not math.isfinite(value) else float(f"{float(value):.5g}")

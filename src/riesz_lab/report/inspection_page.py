@@ -138,10 +138,8 @@ def _stripes(layers: list[Layer]) -> Figure:
         " that all output channels weight an input channel alike.",
         alt="How much of it is more than noise is in the table.",
         panels=[
-            Panel(
-                title=layer.name, image=Image(layer.stripes_OI[:MAX_SIDE, :MAX_SIDE], "output channel", "input channel")
-            )
+            Panel(title=layer.name, image=Image(image[:MAX_SIDE, :MAX_SIDE], "output channel", "input channel"))
             for layer in layers
-            if layer.stripes_OI is not None and min(layer.stripes_OI.shape) > 1
+            if (image := layer.stripes_OI) is not None and min(image.shape) > 1
         ],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from riesz_lab.report.content import Page, Table
@@ -13,20 +14,19 @@ def markdown(page: Page) -> str:
     lines = [f"# {escape(page.title)}", "", *(f"{escape(line)}\n" for line in page.lead)]
     for section in page.sections:
         lines += [f"## {escape(section.title)}", "", *(f"{escape(line)}\n" for line in section.text)]
-        for group in section.groups():
-            if group.title:
-                lines += [f"**{escape(group.title)}** {escape(group.about)}".rstrip(), ""]
-            for finding in group.findings:
+        for (title, about), findings in section.groups().items():
+            if title:
+                lines += [f"**{escape(title)}** {escape(about)}".rstrip(), ""]
+            for finding in findings:
                 lines.append(f"- **{escape(finding.verdict)}** - {escape(finding.subject)}: {escape(finding.sentence)}")
             lines.append("")
         for block in section.blocks:
-            lines += _figure(block) if isinstance(block, Figure) else _table(block)
+            if isinstance(block, Figure):
+                lines += [f"*{escape(block.title)}.* {escape(f'{block.caption} {block.alt}'.strip())}", ""]
+            else:
+                lines += _table(block)
         lines += [f"> {escape(line)}\n" for line in section.missing]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _figure(figure: Figure) -> list[str]:
-    return [f"*{escape(figure.title)}.* {escape(f'{figure.caption} {figure.alt}'.strip())}", ""]
 
 
 def _table(table: Table) -> list[str]:
@@ -39,6 +39,5 @@ def _table(table: Table) -> list[str]:
 
 def escape(text: str) -> str:
     """Text that is read as text alone in Markdown, HTML included."""
-    flat = " ".join(text.split())
-    flat = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    flat = html.escape(" ".join(text.split()), quote=False)
     return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", flat)

@@ -24,7 +24,7 @@ import markupsafe
 from riesz._version import __version__
 from riesz_lab.report import plotting
 from riesz_lab.report.content import Page
-from riesz_lab.report.figure import Figure, Panel, Series
+from riesz_lab.report.figure import Figure, Panel
 
 
 def html(page: Page) -> str:
@@ -35,7 +35,7 @@ def html(page: Page) -> str:
     environment.filters |= {
         "slug": lambda text: re.sub(r"[^a-z]+", "-", text.lower()),
         "is_figure": lambda block: isinstance(block, Figure),
-        "dashes": _dashes,
+        "dashes": lambda series: ("none", "7 4", "2 3", "8 3 2 3")[series.dash % 4],
         "description": _description,
         "height": _height,
         "plotly": lambda panel: _json(plotting.plot(panel)),
@@ -80,10 +80,6 @@ def _height(panel: Panel) -> markupsafe.Markup:
         return markupsafe.Markup()
     labels = len({label for series in panel.series for label in series.x})
     return markupsafe.Markup(f' style="height:{80 + 30 * max(labels, 2)}px"')
-
-
-def _dashes(series: Series) -> str:
-    return ("none", "7 4", "2 3", "8 3 2 3")[series.dash % 4]
 
 
 def _resource(name: str) -> str:

@@ -64,10 +64,7 @@ def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
             _points(axis, series, panel.sideways)
         else:
             _bars(axis, series, bars)
-    if panel.sideways:
-        _label_sideways(axis, panel)
-    else:
-        _label_axes(axis, panel)
+    (_label_sideways if panel.sideways else _label_axes)(axis, panel)
 
 
 def _label_axes(axis: Any, panel: Panel) -> None:

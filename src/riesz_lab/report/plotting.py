@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 from typing import Any
 
 import numpy as np
@@ -50,13 +51,15 @@ def _transpose(traces: list[dict[str, Any]], layout: dict[str, Any]) -> dict[str
 
 
 def _trace(series: Series) -> dict[str, Any]:
-    color = series.hex_color
+    color, bounds = series.hex_color, ""
+    if series.low is not None and series.high is not None:
+        bounds = f"<br>%{{customdata[0]}} to %{{customdata[1]}} {_text(series.note)}"
     trace: dict[str, Any] = {
         "name": _text(series.name),
         "legendgroup": series.name,
         "x": _x(series),
         "y": _numbers(series.y),
-        "hovertemplate": f"%{{x}}: %{{y}}{_hover_range(series)}<extra>{_text(series.name)}</extra>",
+        "hovertemplate": f"%{{x}}: %{{y}}{bounds}<extra>{_text(series.name)}</extra>",
     }
     if series.low is not None and series.high is not None:
         trace["customdata"] = list(zip(_numbers(series.low), _numbers(series.high), strict=True))
@@ -71,20 +74,11 @@ def _trace(series: Series) -> dict[str, Any]:
     return trace | {"type": "scatter", "mode": mode, "line": line, "marker": marker}
 
 
-def _hover_range(series: Series) -> str:
-    if series.low is None or series.high is None:
-        return ""
-    return f"<br>%{{customdata[0]}} to %{{customdata[1]}} {_text(series.note)}"
-
-
 def _band(series: Series) -> list[dict[str, Any]]:
     if series.kind != "line" or series.low is None or series.high is None:
         return []
-    inside = [
-        (x, low, high)
-        for x, low, high in zip(_x(series), _numbers(series.low), _numbers(series.high), strict=True)
-        if low is not None and high is not None
-    ]
+    points = zip(_x(series), _numbers(series.low), _numbers(series.high), strict=True)
+    inside = [point for point in points if None not in point[1:]]
     if len(inside) < 2:
         return []
     red, green, blue = (int(series.hex_color[i : i + 2], 16) for i in (1, 3, 5))
@@ -117,14 +111,11 @@ def _error_bars(series: Series) -> dict[str, Any]:
 def _image_plot(panel: Panel, image: Image) -> dict[str, Any]:
     # As bytes of float32: numbers as text would take four times the space.
     values = np.ascontiguousarray(image.z, dtype="<f4")
+    shape = f"{values.shape[0]}, {values.shape[1]}"
     largest = float(f"{float(np.abs(values).max(initial=0.0)) or 1.0:.5g}")
     trace = {
         "type": "heatmap",
-        "z": {
-            "dtype": "f4",
-            "bdata": base64.b64encode(values.tobytes()).decode(),
-            "shape": f"{values.shape[0]}, {values.shape[1]}",
-        },
+        "z": {"dtype": "f4", "bdata": base64.b64encode(values.tobytes()).decode(), "shape": shape},
         "zmin": -largest,
         "zmax": largest,
         "colorbar": {"thickness": 10, "len": 0.9, "outlinewidth": 0},
@@ -147,5 +138,4 @@ def _numbers(values: Values) -> list[float | None]:
 
 def _text(text: str) -> str:
     """Escape text from files: plotly interprets some tags and entities, and `%{...}` in hover templates."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return escaped.replace("%{", "%\u200b{")
+    return html.escape(text, quote=False).replace("%{", "%\u200b{")

@@ -29,21 +29,13 @@ def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
     measurements = [measurement for path in paths for measurement in benchmarks.read(path)]
     evidence = Evidence(Store(*paths), measurements, margin)
     if not evidence.store.trials and not evidence.store.broken and not measurements:
-        raise LabError(
-            f"no trial is stored below {', '.join(map(str, paths))}; trials are made by riesz demo, riesz train, riesz"
-            " sweep"
-        )
+        below = ", ".join(map(str, paths))
+        raise LabError(f"no trial is stored below {below}; trials are made by riesz demo, riesz train, riesz sweep")
     return evidence
 
 
 def build(evidence: Evidence, home: Path | None = None, title: str = "Channel-directed gradients: report") -> Page:
-    """The report.
-
-    Args:
-        evidence: the stored files.
-        home: the folder of the page, where links to trials start; no links if None.
-        title: of the page.
-    """
+    """The report. Links to trials start at `home`, the folder of the page; there are none if it is None."""
     return Page(
         title=title,
         lead=_lead(evidence),
@@ -95,15 +87,11 @@ def _spectra(evidence: Evidence) -> Section:
     name, title = "spectra", "Update spectra over epochs: from coarse to fine?"
     if (figure := entry.make(evidence)) is None:
         return Section(name=name, title=title, missing=(f"No data for this figure. It needs {entry.needs}",))
-    findings = [
-        Finding(
-            FREQUENCY_VERDICTS.get(comparison.verdict, comparison.verdict),
-            method,
-            comparison.sentence.replace("better by", "higher by").replace("worse by", "lower by") + ".",
-            "Mean frequency of the last epoch's update against the first's",
-        )
-        for method, comparison in coarse_to_fine(evidence).items()
-    ]
+    findings, group = [], "Mean frequency of the last epoch's update against the first's"
+    for method, comparison in coarse_to_fine(evidence).items():
+        verdict = FREQUENCY_VERDICTS.get(comparison.verdict, comparison.verdict)
+        sentence = comparison.sentence.replace("better by", "higher by").replace("worse by", "lower by")
+        findings.append(Finding(verdict, method, f"{sentence}.", group))
     text = (
         "The paper says that Sobolev gradient flows move in coarse scales first and in fine ones later. If so, the"
         " mean frequency of the updates along the output rises over the epochs, and more so than with the plain"

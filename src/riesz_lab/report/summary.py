@@ -14,29 +14,21 @@ MAX_ARMS = 8
 
 def summary(evidence: Evidence) -> Section:
     """A sentence per comparison."""
-    findings = [
-        Finding(
-            comparison.verdict,
-            f"{label} against {table.rows[label].arm.baseline}",
-            f"{comparison.sentence}.",
-            table.sweep.name,
-            scale(next(iter(table.rows.values())).arm.config),
-        )
-        for table, label, comparison in evidence.comparisons
-    ]
+    findings = []
+    for table, label, comparison in evidence.comparisons:
+        subject, about = f"{label} against {table.rows[label].arm.baseline}", scale(table.sweep.arms[0].config)
+        findings.append(Finding(comparison.verdict, subject, f"{comparison.sentence}.", table.sweep.name, about))
     overview = FIGURES["overview"].make(evidence)
+    text = (
+        "One sentence per comparison, of the score after the last epoch. Trials are paired by seed: the same"
+        " initial weights, the same order of the data. p-values are corrected for the number of comparisons in their"
+        " table (Holm). Learning rates are those of the recipe for all methods unless they were tuned, and a metric"
+        " changes the length of the step, so a difference here may be one of step length: see the controls."
+    )
     return Section(
         name="summary",
         title="Summary",
-        text=(
-            "One sentence per comparison, of the score after the last epoch. Trials are paired by seed: the same"
-            " initial weights, the same order of the data. p-values are corrected for the number of comparisons in"
-            " their table (Holm). Learning rates are those of the recipe for all methods unless they were tuned, and"
-            " a metric changes the length of the step, so a difference here may be one of step length: see the"
-            " controls.",
-        )
-        if findings
-        else (),
+        text=(text,) if findings else (),
         findings=findings,
         blocks=[overview] if overview else [],
         missing=() if findings else ("No method and its baseline share a seed, so there is nothing to compare yet.",),

@@ -35,8 +35,7 @@ def tables(store: Store, margin: float) -> list[Table]:
         if not covered.issuperset(names):
             chosen.append(_with_seeds(sweep, [trial for group in sorted(set(names)) for trial in groups[group]]))
             covered.update(names)
-    order = list(SWEEPS)
-    chosen.sort(key=lambda sweep: order.index(sweep.name))
+    chosen.sort(key=lambda sweep: list(SWEEPS).index(sweep.name))
     rest = [trial for group, trials in groups.items() if group not in covered for trial in trials]
     return [results(sweep, store) for sweep in (*chosen, *_sweeps_by_setting(rest, margin))]
 
@@ -48,12 +47,7 @@ def _known_sweeps() -> list[Sweep]:
 
 @dataclass(frozen=True, kw_only=True)
 class _StoredSweep(Sweep):
-    """A sweep with the seeds that were run.
-
-    Attributes:
-        stored_seeds: seed fields of the stored trials.
-        planned: whether the sweep's own seeds count too.
-    """
+    """A sweep with the seeds of the stored trials; if `planned`, its own seeds count too."""
 
     stored_seeds: tuple[tuple[tuple[str, int | None], ...], ...] = ()
     planned: bool = True

@@ -13,14 +13,4 @@ from riesz_lab.statistics.holm import adjusted, holm
 from riesz_lab.statistics.seeds import components
 from riesz_lab.statistics.verdict import format_p
 
-__all__ = [
-    "Comparison",
-    "Estimate",
-    "adjusted",
-    "components",
-    "crossed",
-    "format_p",
-    "holm",
-    "independent",
-    "paired",
-]
+__all__ = ["Comparison", "Estimate", "adjusted", "components", "crossed", "format_p", "holm", "independent", "paired"]

@@ -113,7 +113,6 @@ def paired(
     margin: float,
     higher_is_better: bool = True,
     percent: bool = True,
-    perfect: float = 1.0,
     collapsed: float | None = None,
 ) -> Comparison:
     """Compare scores by key (a seed, or a pair of seeds).
@@ -123,7 +122,6 @@ def paired(
         margin: the largest difference that does not matter, in the unit of the scores.
         higher_is_better: False for scores such as FID.
         percent: the scores are fractions, printed in percentage points.
-        perfect: the score without any error, where higher is better.
         collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
 
     Returns:
@@ -143,30 +141,27 @@ def paired(
     there = np.isfinite(base_all) & np.isfinite(method_all)
     base_N, method_N = base_all[there], method_all[there]
     differences_N = method_N - base_N
-    # A difference that rounding alone may cause is none.
-    differences_N[np.abs(differences_N) <= _rounding(base_N, method_N)] = 0.0
+    # A difference that rounding alone may cause, a few units in the last place of the scores, is none.
+    rounding = 8 * float(np.finfo(float).eps) * float(np.abs([base_N, method_N]).max(initial=0.0))
+    differences_N[np.abs(differences_N) <= rounding] = 0.0
     better_N = differences_N if higher_is_better else -differences_N
 
-    estimate, shared = _estimate(
-        dict(zip([k for k, ok in zip(both, there, strict=True) if ok], differences_N, strict=True))
-    )
-    if estimate is not None and float(estimate.error) <= _rounding(base_N, method_N):
+    pairs = (key for key, ok in zip(both, there, strict=True) if ok)
+    estimate, shared = _estimate(dict(zip(pairs, differences_N, strict=True)))
+    if estimate is not None and float(estimate.error) <= rounding:
         estimate = None
     plain = estimate is not None and not shared
-    errors = (perfect - base_N, perfect - method_N) if higher_is_better else (base_N, method_N)
+    errors = (1 - base_N, 1 - method_N) if higher_is_better else (base_N, method_N)
     reduced, reduced_interval = secondary.error_reduced(*errors) if len(base_N) else (None, None)
     ratio, p_variance = secondary.spread(base_N, method_N)
-    collapses = (
-        _collapsed(base_all, collapsed, higher_is_better),
-        _collapsed(method_all, collapsed, higher_is_better),
-    )
+    collapses = (_collapsed(base_all, collapsed, higher_is_better), _collapsed(method_all, collapsed, higher_is_better))
     return Comparison(
         n=len(differences_N),
         unpaired=len(set(baseline) ^ set(method)),
         baseline_mean=float(base_N.mean()) if len(base_N) else math.nan,
         method_mean=float(method_N.mean()) if len(method_N) else math.nan,
         difference=float(differences_N.mean()) if len(differences_N) else math.nan,
-        interval=None if estimate is None else _interval(estimate),
+        interval=None if estimate is None else (float(estimate.interval()[0]), float(estimate.interval()[1])),
         p=None if estimate is None else float(estimate.p()),
         bootstrap=secondary.bootstrap_interval(differences_N) if plain else None,
         p_wilcoxon=secondary.wilcoxon_p(differences_N) if plain else None,
@@ -182,10 +177,7 @@ def paired(
         p_variance=None if shared else p_variance,
         collapsed=collapses,
         trials=len(both),
-        diverged=(
-            int((~np.isfinite(base_all) & np.isfinite(method_all)).sum()),
-            int((np.isfinite(base_all) & ~np.isfinite(method_all)).sum()),
-        ),
+        diverged=(int(np.isfinite(method_all).sum()) - len(base_N), int(np.isfinite(base_all).sum()) - len(base_N)),
         p_collapsed=secondary.fisher_p(collapses, len(both)) if any(collapses) else None,
         crossed=shared,
         higher_is_better=higher_is_better,
@@ -195,25 +187,10 @@ def paired(
 
 def _estimate(differences: dict[Hashable, float]) -> tuple[Estimate | None, bool]:
     """The primary statistic, if there are pairs enough, and whether they share seeds."""
-    seeds = grid(list(differences))
-    if seeds is not None:
-        enough = min(map(len, seeds)) > 1
-        return (crossed(as_grid(differences, *seeds)) if enough else None), True
-    if len(differences) < LEAST_PAIRS:
-        return None, False
-    return independent(np.array(list(differences.values()))), False
-
-
-def _interval(estimate: Estimate) -> Interval:
-    low, high = estimate.interval()
-    return float(low), float(high)
-
-
-def _rounding(*scores: Array) -> float:
-    """How far two differences may be apart by rounding alone: a few units in the last place of the scores."""
-    return (
-        8 * float(np.finfo(float).eps) * max((float(np.abs(side).max()) for side in scores if len(side)), default=0.0)
-    )
+    if (seeds := grid(list(differences))) is not None:
+        return (crossed(as_grid(differences, *seeds)) if min(map(len, seeds)) > 1 else None), True
+    enough = len(differences) >= LEAST_PAIRS
+    return (independent(np.array(list(differences.values()))) if enough else None), False
 
 
 def _collapsed(scores: Array, threshold: float | None, higher_is_better: bool) -> int:

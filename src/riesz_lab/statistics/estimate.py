@@ -31,9 +31,9 @@ class Estimate:
     error: Any
     freedom: Any
 
-    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """The t interval of the true mean."""
-        half = stats.t.ppf(0.5 + level / 2, self.freedom) * self.error
+    def interval(self) -> tuple[Any, Any]:
+        """The 95% t interval of the true mean."""
+        half = stats.t.ppf(0.975, self.freedom) * self.error
         return self.mean - half, self.mean + half
 
     def p(self) -> Any:
@@ -46,9 +46,9 @@ class Estimate:
         below = stats.t.cdf(self._ratio(self.mean - margin), self.freedom)
         return np.maximum(above, below)
 
-    def detectable(self, power: float = 0.8, alpha: float = 0.05) -> float:
-        """The smallest true mean that a test at `alpha` finds with this power, if the spread is as observed."""
-        return float(self.error) * _noncentrality(float(self.freedom), power, alpha)
+    def detectable(self) -> float:
+        """The smallest true mean that a test at 5% shows with 80% power, if the spread is as observed."""
+        return float(self.error) * _noncentrality(float(self.freedom))
 
     def _ratio(self, value: Any) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -90,11 +90,7 @@ def crossed(values_IJ: Array) -> Estimate:
 
 
 @lru_cache
-def _noncentrality(freedom: float, power: float, alpha: float) -> float:
-    critical = stats.t.ppf(1 - alpha / 2, freedom)
-
-    def missing(shift: float) -> float:
-        # The other tail adds less than 1e-3 to the power wherever it is near 80%; leaving it out errs on the safe side.
-        return float(stats.nct.sf(critical, freedom, shift)) - power
-
-    return float(optimize.brentq(missing, 0.0, 10 * critical + 10))
+def _noncentrality(freedom: float) -> float:
+    critical = stats.t.ppf(0.975, freedom)
+    # The other tail adds less than 1e-3 to the power wherever it is near 80%; leaving it out errs on the safe side.
+    return float(optimize.brentq(lambda shift: stats.nct.sf(critical, freedom, shift) - 0.8, 0.0, 10 * critical + 10))

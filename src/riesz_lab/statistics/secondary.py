@@ -13,7 +13,7 @@ from riesz_lab.statistics.estimate import Array
 Interval = tuple[float, float]
 
 
-def bootstrap_interval(differences_N: Array, level: float = 0.95, resamples: int = 9999) -> Interval | None:
+def bootstrap_interval(differences_N: Array) -> Interval | None:
     """BCa bootstrap interval of the mean; always with the same draws, so that a report is repeatable.
 
     With few pairs it is too narrow (it cannot know of values it has not seen): a check on the t interval's shape, not
@@ -21,9 +21,7 @@ def bootstrap_interval(differences_N: Array, level: float = 0.95, resamples: int
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on degenerate data scipy warns and returns NaN, which becomes None here
-        interval = stats.bootstrap(
-            (differences_N,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=0
-        ).confidence_interval
+        interval = stats.bootstrap((differences_N,), np.mean, method="BCa", rng=0).confidence_interval
     return _pair(interval.low, interval.high)
 
 
@@ -36,7 +34,7 @@ def wilcoxon_p(differences_N: Array) -> float | None:
         return _number(stats.wilcoxon(differences_N).pvalue)
 
 
-def error_reduced(baseline_N: Array, method_N: Array, level: float = 0.95) -> tuple[float | None, Interval | None]:
+def error_reduced(baseline_N: Array, method_N: Array) -> tuple[float | None, Interval | None]:
     """100 (1 - mean error / mean error of the baseline), as the paper has it, and Fieller's interval.
 
     Fieller's interval of a ratio of paired means holds r wherever the t interval of method - r baseline holds zero. So
@@ -50,11 +48,9 @@ def error_reduced(baseline_N: Array, method_N: Array, level: float = 0.95) -> tu
     reduced = 100 * (1 - mean / base)
     if count < 2:
         return reduced, None
-    squared = float(stats.t.ppf(0.5 + level / 2, count - 1)) ** 2 / count
+    squared = float(stats.t.ppf(0.975, count - 1)) ** 2 / count
     (var_base, both), (_, var_method) = np.cov(baseline_N, method_N)
-    a = base**2 - squared * var_base
-    b = base * mean - squared * both
-    c = mean**2 - squared * var_method
+    a, b, c = base**2 - squared * var_base, base * mean - squared * both, mean**2 - squared * var_method
     if a <= 0:
         return reduced, None
     root = np.sqrt(max(0.0, b**2 - a * c))

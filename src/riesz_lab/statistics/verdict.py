@@ -17,7 +17,6 @@ ALPHA = 0.05
 def verdict(comparison: Comparison) -> Verdict:
     """The claim that the primary statistic allows."""
     p = comparison.p if comparison.p_holm is None else comparison.p_holm
-    only_baseline, only_method = comparison.diverged
     if comparison.n < LEAST_PAIRS:
         return "no claim"
     if comparison.p is None or p is None:
@@ -26,7 +25,7 @@ def verdict(comparison: Comparison) -> Verdict:
     if p < ALPHA:
         gains = (comparison.difference > 0) == comparison.higher_is_better
         # Leaving out failures flatters the side that failed.
-        if only_method if gains else only_baseline:
+        if comparison.diverged[gains]:
             return "no claim"
         return "better" if gains else "worse"
     if comparison.equivalent:
@@ -58,10 +57,8 @@ def _claim(comparison: Comparison) -> str:
 
 
 def _why_not(comparison: Comparison) -> str:
-    if comparison.n < LEAST_PAIRS:
-        pairs = {0: "no pair of scores is there", 1: "1 pair is too few"}.get(
-            comparison.n, f"{comparison.n} pairs are too few"
-        )
+    if (n := comparison.n) < LEAST_PAIRS:
+        pairs = ("no pair of scores is there", "1 pair is too few", f"{n} pairs are too few")[n]
         return f"{pairs}, {LEAST_PAIRS} are the least"
     if comparison.p is None:
         if comparison.crossed:

@@ -1,7 +1,5 @@
 """The environment of a trial: versions, hardware, revision."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -29,7 +27,6 @@ for channels in (1, 3, 16, 64):
 
 
 def describe(accelerator: str, devices: int) -> dict[str, Any]:
-    """The record that is stored with a trial."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -84,7 +81,6 @@ def memory_gb() -> float | None:
 
 
 def peak_memory_mb() -> int:
-    """The peak memory of this process, in MB."""
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

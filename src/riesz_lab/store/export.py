@@ -1,7 +1,5 @@
 """Flat records as CSV or Parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path
@@ -18,15 +16,13 @@ def write(records: list[dict[str, Any]], path: Path) -> None:
     if path.suffix not in KINDS:
         raise ConfigError(f"output: expected a name that ends in {' or '.join(KINDS)}, got {path}")
     names = list(dict.fromkeys(name for record in records for name in record))
-    atomic.write_bytes(path, _csv(records, names) if path.suffix == ".csv" else _parquet(records, names))
-
-
-def _csv(records: list[dict[str, Any]], names: list[str]) -> bytes:
+    if path.suffix == ".parquet":
+        return atomic.write_bytes(path, _parquet(records, names))
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
-    return file.getvalue().encode()
+    atomic.write_bytes(path, file.getvalue().encode())
 
 
 def _parquet(records: list[dict[str, Any]], names: list[str]) -> bytes:

@@ -18,8 +18,7 @@ Everything but timing, environment and sessions is the same, bit for bit, howeve
 continued.
 """
 
-from __future__ import annotations
-
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -35,8 +34,6 @@ JSON_CAP = 64 * 2**20
 
 
 class TrialFiles:
-    """The paths of a trial's files."""
-
     def __init__(self, path: Path):
         self.path = path
         self.config_file = path / "config.json"
@@ -69,28 +66,19 @@ def read_rows(path: Path) -> list[Row]:
         return []
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows
+        with contextlib.suppress(ValueError):
+            rows.append(json.loads(line))
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def write_rows(path: Path, rows: list[Row]) -> None:
+    atomic.write_bytes(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Add a line to a .jsonl file."""
     try:
         with open(path, "a") as file:
             file.write(json.dumps(row) + "\n")
-    except OSError as error:
-        raise atomic.cannot_write(path, error) from error
-
-
-def make_folder(path: Path, *, parents: bool = False) -> None:
-    """Create a folder, unless it is there."""
-    try:
-        path.mkdir(parents=parents, exist_ok=True)
     except OSError as error:
         raise atomic.cannot_write(path, error) from error
 

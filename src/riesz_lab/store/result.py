@@ -1,10 +1,10 @@
 """How a complete trial ended: the record in result.json."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import msgspec
 
 from riesz_lab.errors import BadFileError
 from riesz_lab.store.files import Row, read_json
@@ -18,30 +18,18 @@ Which = Literal["last", "best"]
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a complete trial ended.
+    """How a complete trial ended."""
 
-    Attributes:
-        status: finished, diverged or collapsed.
-        collapse: the reason, for a collapsed trial.
-        step: optimizer steps taken.
-        parameters: of all models.
-        score: the name of the score.
-        higher_is_better: whether a higher score is better.
-        last: the history row of the last epoch with a score; None unless finished.
-        best: the history row with the best score; None if there is no score.
-    """
-
-    status: Status
-    collapse: str | None = None
-    step: int
-    parameters: int
-    score: str
-    higher_is_better: bool
-    last: Row | None
-    best: Row | None
+    status: Status  # finished, diverged or collapsed
+    collapse: str | None = None  # the reason, for a collapsed trial
+    step: int = 0  # optimizer steps taken
+    parameters: int = 0  # of all models
+    score: str  # the name of the score
+    higher_is_better: bool  # whether a higher score is better
+    last: Row | None  # the history row of the last epoch with a score; None unless finished
+    best: Row | None  # the history row with the best score; None if there is no score
 
     def value(self, which: Which = "last") -> float | None:
-        """The last or best score."""
         row = self.last if which == "last" else self.best
         return None if row is None else row[self.score]
 
@@ -55,29 +43,13 @@ def read_result(path: Path) -> Result | None:
     if not path.exists():
         return None
     stored = read_json(path)
-    if not _is_result(stored):
+    try:
+        if isinstance(stored, dict):
+            # Older results do not have it. FID was the only score then for which lower is better.
+            stored.setdefault("higher_is_better", not str(stored.get("score")).startswith("fid"))
+        result = msgspec.convert(stored, Result)
+    except msgspec.ValidationError:
+        result = None
+    if result is None or any(row is not None and result.score not in row for row in (result.last, result.best)):
         raise BadFileError(f"{path} is not the result of a trial")
-    return Result(
-        status=stored["status"],
-        collapse=stored.get("collapse"),
-        step=stored.get("step", 0),
-        parameters=stored.get("parameters", 0),
-        score=stored["score"],
-        # Older results do not have it. FID was the only score then for which lower is better.
-        higher_is_better=bool(stored.get("higher_is_better", not stored["score"].startswith("fid"))),
-        last=stored["last"],
-        best=stored["best"],
-    )
-
-
-def _is_result(stored: object) -> bool:
-    return (
-        isinstance(stored, dict)
-        and stored.get("status") in STATUSES
-        and isinstance(stored.get("score"), str)
-        and all(
-            which in stored
-            and (stored[which] is None or (isinstance(stored[which], dict) and stored["score"] in stored[which]))
-            for which in ("last", "best")
-        )
-    )
+    return result

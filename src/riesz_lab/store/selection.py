@@ -1,7 +1,5 @@
 """Choose stored trials by their settings; name the settings in which groups differ."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from fnmatch import fnmatchcase

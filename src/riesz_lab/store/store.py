@@ -1,7 +1,5 @@
 """Reading trials: all that a report is made of. Nothing here writes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,19 +13,12 @@ from riesz_lab.store.result import Result, Which, read_result
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """A trial as it is stored.
+    """A trial as it is stored."""
 
-    Attributes:
-        path: its directory.
-        config: its settings.
-        result: how it ended; None if it is not complete.
-        failure: why its last session failed; None if it did not.
-    """
-
-    path: Path
-    config: Config
-    result: Result | None
-    failure: str | None = None
+    path: Path  # its directory
+    config: Config  # its settings
+    result: Result | None  # how it ended; None if it is not complete
+    failure: str | None = None  # why its last session failed; None if it did not
 
     @property
     def status(self) -> str:
@@ -38,11 +29,9 @@ class StoredTrial:
 
     @property
     def files(self) -> TrialFiles:
-        """The paths of its files."""
         return TrialFiles(self.path)
 
     def score(self, which: Which = "last") -> float | None:
-        """The last or best score; None if there is none."""
         return None if self.result is None else self.result.value(which)
 
     def last(self) -> Row:
@@ -51,11 +40,9 @@ class StoredTrial:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher score is better."""
         return self.result is None or self.result.higher_is_better
 
     def history(self) -> list[Row]:
-        """One row per epoch."""
         return read_rows(self.files.history_file)
 
     def timing(self) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -16,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from riesz_lab.config import Config
 from riesz_lab.errors import BadFileError, BusyError, LabError
-from riesz_lab.store.files import Row, TrialFiles, append_row, make_folder, read_config, read_json
+from riesz_lab.store.files import Row, TrialFiles, append_row, read_config, read_json, read_rows, write_rows
 from riesz_lab.store.result import Result, read_result
 from riesz_lab.utils import atomic
 
@@ -32,57 +31,35 @@ class Trial(TrialFiles):
     @contextmanager
     def open(self) -> Iterator[Trial]:
         """Create the directory, lock it, remove what a killed process left."""
-        make_folder(self.path, parents=True)
+        atomic.make_directory(self.path)
         with lock(self.path):
             self._tidy()
-            make_folder(self.checkpoints)
+            atomic.make_directory(self.checkpoints)
             self._write_config()
             # From here on, an interrupted trial is to be continued: an old failure is not its state.
             self.failure_file.unlink(missing_ok=True)
             yield self
 
     def result(self) -> Result | None:
-        """The result, if the trial is complete."""
         return read_result(self.result_file)
 
     def write_history(self, rows: list[Row]) -> None:
         """All rows at once: the file never holds more or less than the state it belongs to."""
-        lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        atomic.write_bytes(self.history_file, lines.encode())
-
-    def add_picture(self, name: str, png: bytes) -> None:
-        make_folder(self.pictures)
-        atomic.write_bytes(self.pictures / name, png)
-
-    def add_timing(self, row: Row) -> None:
-        append_row(self.timing_file, row)
-
-    def add_updates(self, row: Row) -> None:
-        append_row(self.updates_file, row)
+        write_rows(self.history_file, rows)
 
     def keep_updates(self, epochs: int) -> None:
         """Drop what was written after the first so many epochs: it is computed again."""
-        if not self.updates_file.exists():
-            return
-        kept = b""
-        for line in self.updates_file.read_bytes().splitlines(keepends=True):
-            try:
-                if json.loads(line)["epoch"] > epochs:
-                    continue
-            except (ValueError, KeyError, TypeError):  # torn by a kill
-                continue
-            kept += line
-        atomic.write_bytes(self.updates_file, kept)
+        if self.updates_file.exists():
+            kept = [row for row in read_rows(self.updates_file) if row.get("epoch", epochs + 1) <= epochs]
+            write_rows(self.updates_file, kept)
 
     def add_event(self, event: str) -> None:
         """Record when and where the trial stopped, failed or completed."""
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        append_row(
-            self.sessions_file, {"event": event, "time": now, "process": os.getpid(), "host": socket.gethostname()}
-        )
+        row = {"event": event, "time": now, "process": os.getpid(), "host": socket.gethostname()}
+        append_row(self.sessions_file, row)
 
     def fail(self, reason: str, details: str = "") -> None:
-        """Record why a session failed."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.config_file.exists():
             self._write_config()
@@ -91,11 +68,10 @@ class Trial(TrialFiles):
     def add_session(self, environment: dict[str, Any]) -> None:
         """Record where this session runs, if it differs from the last one."""
         try:
-            sessions = read_json(self.environment_file) if self.environment_file.exists() else []
-        except BadFileError:
-            sessions = []
-        if not isinstance(sessions, list):
-            sessions = []
+            stored = read_json(self.environment_file)
+        except BadFileError:  # unreadable, or missing
+            stored = []
+        sessions = stored if isinstance(stored, list) else []
         if sessions[-1:] != [environment]:
             atomic.write_json(self.environment_file, [*sessions, environment])
 
@@ -111,9 +87,8 @@ class Trial(TrialFiles):
         if not self.config_file.exists():
             atomic.write_json(self.config_file, self.config.to_dict())
         elif read_config(self.config_file) != self.config:
-            raise LabError(
-                f"{self.config_file} holds other settings than its directory's name says; move the directory away"
-            )
+            why = "holds other settings than its directory's name says; move the directory away"
+            raise LabError(f"{self.config_file} {why}")
 
     def _tidy(self) -> None:
         for folder in (self.path, self.checkpoints, self.pictures):

@@ -4,8 +4,6 @@ A *sweep* has *arms*, settings whose trials differ by their seeds alone; an arm 
 state is in the trials' directories: a sweep can be stopped, killed, and run again at any moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from riesz_lab.errors import ConfigError, unknown

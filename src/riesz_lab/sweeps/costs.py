@@ -4,8 +4,6 @@ CPU: measured steps; between and beyond the measured batch sizes along a line th
 GPU: not measured. A step is the launch of its layers' kernels plus the arithmetic, with the assumptions below.
 """
 
-from __future__ import annotations
-
 from riesz_lab.config import Config
 from riesz_lab.data import DATASETS
 from riesz_lab.data.scenes.catalog import SCENES
@@ -22,24 +20,17 @@ STEP_MS: dict[str, dict[int, float]] = {
 """Milliseconds per step by model and batch size: rough, scaled from a few measurements by the work of each model."""
 
 SCENES_STEP_MS: dict[str, float] = {
-    "voc-unet50": 3500,
-    "cityscapes-spade": 26000,
-    "cityscapes-spade-adam": 26000,
-    "camvid-unet-mini": 90,
-    "camvid-spade-mini": 300,
-}
+    "voc-unet50": 3500, "cityscapes-spade": 26000, "cityscapes-spade-adam": 26000,
+    "camvid-unet-mini": 90, "camvid-spade-mini": 300,
+}  # fmt: skip
 """Milliseconds per step by recipe, since the size of a scene counts here, too."""
 
 GPU_LAYER_MS, GPU_TERAFLOPS = 0.35, 10.0
 GPU_ASSUMED = "assumed, not measured: 0.35 ms a layer and step, 10 TFLOP/s"
 
 WORK: dict[str, tuple[int, float]] = {
-    "cnn": (3, 0.017),
-    "resnet20": (20, 0.082),
-    "resnet56": (56, 0.251),
-    "vgg11": (9, 0.306),
-    "vgg16": (14, 0.627),
-}
+    "cnn": (3, 0.017), "resnet20": (20, 0.082), "resnet56": (56, 0.251), "vgg11": (9, 0.306), "vgg16": (14, 0.627),
+}  # fmt: skip
 """Layers with weights, and GFLOP of the forward pass on one image; the backward pass is twice that."""
 
 
@@ -76,7 +67,6 @@ def gpu_hours(config: Config) -> float | None:
 
 
 def format_hours(hours: float | None) -> str:
-    """A duration in minutes, hours or days."""
     if hours is None:
         return "?"
     if hours < 1.5:

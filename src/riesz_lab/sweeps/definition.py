@@ -11,48 +11,28 @@ from riesz_lab.errors import ConfigError, unknown
 
 @dataclass(frozen=True)
 class Arm:
-    """One setting of a sweep; its trials differ by their seeds alone.
+    """One setting of a sweep; its trials differ by their seeds alone."""
 
-    Attributes:
-        label: its name in tables.
-        config: its settings; the seeds in it are not used.
-        baseline: the label of the arm it is compared with; None for a baseline.
-    """
-
-    label: str
-    config: Config
-    baseline: str | None = None
+    label: str  # its name in tables
+    config: Config  # its settings; the seeds in it are not used
+    baseline: str | None = None  # the label of the arm it is compared with; None for a baseline
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A named set of trials.
+    """A named set of trials."""
 
-    Attributes:
-        name: what the command line calls it.
-        about: its question, in a line.
-        reproduces: the table or figure of the paper.
-        arms: its settings.
-        trials: seeds per arm by default.
-        first_seed: the seeds are this and the following ones.
-        family: comparisons that a claim is corrected for, if this is part of a larger sweep.
-        crossed: every initialisation seed with every data seed, so `trials` squared trials per arm.
-        margin: the largest difference in score that does not matter.
-        relative_margin: the same as a share of the baseline's mean, for scores without a fixed scale, such as FID.
-        collapsed: a score at this value or worse counts as collapsed; None if only divergence does.
-    """
-
-    name: str
-    about: str
-    reproduces: str
-    arms: tuple[Arm, ...]
-    trials: int = 5
-    first_seed: int = 0
-    family: int = 0
-    crossed: bool = False
-    margin: float = 0.002
-    relative_margin: float | None = None
-    collapsed: float | None = None
+    name: str  # what the command line calls it
+    about: str  # its question, in a line
+    reproduces: str  # the table or figure of the paper
+    arms: tuple[Arm, ...]  # its settings
+    trials: int = 5  # seeds per arm by default
+    first_seed: int = 0  # the seeds are this and the following ones
+    family: int = 0  # comparisons that a claim is corrected for, if this is part of a larger sweep
+    crossed: bool = False  # every initialisation seed with every data seed, so `trials` squared trials per arm
+    margin: float = 0.002  # the largest difference in score that does not matter
+    relative_margin: float | None = None  # the same as a share of the baseline's mean, for scores such as FID
+    collapsed: float | None = None  # a score at this value or worse counts as collapsed; None if only divergence does
 
     def __post_init__(self) -> None:
         labels = [arm.label for arm in self.arms]
@@ -66,13 +46,9 @@ class Sweep:
             raise ConfigError(f"trials: expected 1 or more, got {self.trials}")
 
     def __getitem__(self, label: str) -> Arm:
-        for arm in self.arms:
-            if arm.label == label:
-                return arm
-        raise KeyError(label)
+        return {arm.label: arm for arm in self.arms}[label]
 
     def with_trials(self, count: int | None) -> Sweep:
-        """The same with another number of seeds."""
         return self if count is None else replace(self, trials=count)
 
     def only(self, texts: Iterable[str]) -> Sweep:
@@ -83,18 +59,11 @@ class Sweep:
         texts = list(texts)
         if not texts:
             return self
-        wanted = {
-            arm.label
-            for arm in self.arms
-            for text in texts
-            if text.lower() in f"{arm.label} {arm.config.recipe} {arm.config.metric}".lower()
-        }
-        if not wanted:
-            raise ConfigError(
-                f"no arm of {self.name!r} matches {' or '.join(map(repr, texts))}; its arms: "
-                + ", ".join(arm.label for arm in self.arms)
-            )
-        needed = set(wanted)
+        names = {arm.label: f"{arm.label} {arm.config.recipe} {arm.config.metric}".lower() for arm in self.arms}
+        needed = {label for label, name in names.items() for text in texts if text.lower() in name}
+        if not needed:
+            wanted = " or ".join(map(repr, texts))
+            raise ConfigError(f"no arm of {self.name!r} matches {wanted}; its arms: {', '.join(names)}")
         while more := {self[label].baseline for label in needed} - needed - {None}:
             needed |= more  # type: ignore[arg-type]
         kept = tuple(arm for arm in self.arms if arm.label in needed)
@@ -112,12 +81,10 @@ class Sweep:
                 yield {"seed": seed} if data == seed else {"seed": seed, "data_seed": data}
 
     def configs(self, arm: Arm) -> list[Config]:
-        """The trials of an arm."""
         plain = replace(arm.config, seed=0, init_seed=None, data_seed=None)
         return [replace(plain, **seeds) for seeds in self.seeds()]  # type: ignore[arg-type]
 
     def all_configs(self) -> list[Config]:
         """Every trial once, seed by seed, so that complete trials can be compared at any moment."""
-        by_arm = [self.configs(arm) for arm in self.arms]
-        unique = {config.id: config for trials in zip(*by_arm, strict=True) for config in trials}
-        return list(unique.values())
+        rounds = zip(*map(self.configs, self.arms), strict=True)
+        return list({config.id: config for trials in rounds for config in trials}.values())

@@ -1,7 +1,5 @@
 """The trials of a sweep and their cost, without running any."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from riesz_lab.config import Config

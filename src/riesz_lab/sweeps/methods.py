@@ -1,7 +1,5 @@
 """Names of methods: what sets the trials of one setting apart, and which of them is compared with which."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from functools import lru_cache
@@ -10,13 +8,9 @@ import riesz
 from riesz_lab.config import OWN, Config
 
 PLAIN: dict[str, object] = {
-    "metric": "identity",
-    "direction": "output",
-    "layers": "conv",
-    "control": "none",
-    "smooth_epochs": None,
+    "metric": "identity", "direction": "output", "layers": "conv", "control": "none", "smooth_epochs": None,
     "backend": "auto",
-}
+}  # fmt: skip
 """The fields that define a method, at their values for the plain optimizer."""
 
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", OWN: "plain"}

@@ -3,8 +3,6 @@
 They ask the paper's questions of small networks. Whether their answers hold for the paper's networks they cannot say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,30 +23,26 @@ def _cnn(name: str = "fashion-cnn-mini") -> Config:
     return replace(recipe(name), train_limit=3000, batch_size=10, epochs=4, drop_every=2, eval_every=4)
 
 
-def _resnet(size: int, adam: bool = False) -> Config:
-    base = recipe("cifar10-resnet20-adam-mini" if adam else "cifar10-resnet20-mini")
-    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=2000, test_limit=1000)
+def _resnet(size: int, name: str = "cifar10-resnet20-mini") -> Config:
+    base = replace(recipe(name), train_limit=2000, test_limit=1000)
+    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3)
+
+
+def _resnet_adam(size: int) -> Config:
+    return _resnet(size, "cifar10-resnet20-adam-mini")
 
 
 def _vgg(size: int) -> Config:
-    base = recipe("cifar10-vgg11-mini")
-    return replace(base, batch_size=size, epochs=3, drop_every=1, eval_every=3, train_limit=400, test_limit=500)
+    return replace(_resnet(size, "cifar10-vgg11-mini"), train_limit=400, test_limit=500)
 
 
 def _ls(base: Config) -> Config:
-    return replace(base, metric=paper.LS, direction="rasterized", layers="all")
+    return replace(base, **paper.RASTERIZED_LS)
 
 
 def table_cifar() -> Sweep:
-    arms: list[Arm] = []
-    for size in (128, 32, 8):
-        prefix = f"ResNet-20 b{size} "
-        arms += paper.methods(_resnet(size), "SGD", prefix)
-        arms.append(Arm(f"{prefix}LS", _ls(_resnet(size)), f"{prefix}SGD"))
-    for size in (128, 8, 6):
-        arms += paper.methods(_vgg(size), "SGD", f"VGG-11 b{size} ")
-    for size in (128, 32, 8):
-        arms += paper.methods(_resnet(size, adam=True), "Adam", f"ResNet-20 b{size} ")
+    makers = {"sgd": _resnet, "ls": lambda size: _ls(_resnet(size)), "vgg": _vgg, "adam": _resnet_adam}
+    arms = paper.cifar_arms("ResNet-20", "VGG-11", lambda kind, size: makers[kind](size))
     return _mini(paper.table_cifar(), arms, trials=3)
 
 
@@ -61,8 +55,7 @@ def lambda_fashion() -> Sweep:
 
 
 def directions() -> Sweep:
-    base = _cnn()
-    return _mini(paper.directions(), paper.directed(base, _ls(base), 2))
+    return _mini(paper.directions(), paper.directed(_cnn(), _ls(_cnn()), 2))
 
 
 def variance() -> Sweep:
@@ -74,16 +67,12 @@ def initialisation() -> Sweep:
 
 
 def regularity() -> Sweep:
-    base = _cnn()
-    ls = (Arm("LS", _ls(base), "SGD"), Arm("LS along output", paper.along_output(base), "SGD"))
-    return _mini(paper.regularity(), [*paper.methods(base), *ls], trials=3)
+    return _mini(paper.regularity(), paper.with_ls(_cnn(), _ls(_cnn())), trials=3)
 
 
 def curves() -> Sweep:
-    base = replace(_resnet(8), eval_every=1)
-    ls = (Arm("b8 LS", _ls(base), "b8 SGD"), Arm("b8 LS along output", paper.along_output(base), "b8 SGD"))
-    adam = replace(_resnet(8, adam=True), eval_every=1)
-    arms = [*paper.methods(base, "SGD", "b8 "), *ls, *paper.methods(adam, "Adam", "b8 ")]
+    base, adam = (replace(make(8), eval_every=1) for make in (_resnet, _resnet_adam))
+    arms = [*paper.with_ls(base, _ls(base), "b8 "), *paper.methods(adam, "Adam", "b8 ")]
     return _mini(paper.curves(), arms, trials=3, about="train and test accuracy, epoch by epoch")
 
 

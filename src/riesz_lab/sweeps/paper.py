@@ -8,8 +8,6 @@ Choices where the paper leaves them open:
 4. Figures without a named network are ResNet-56 with batch size 8, where the paper sees the largest effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +17,7 @@ from riesz_lab.recipes import recipe
 from riesz_lab.sweeps.definition import Arm, Sweep
 
 TILDE, REWEIGHTED, LS = "sobolev-tilde", "reweighted-l2", "laplacian-smoothing(sigma=0.5)"
+RASTERIZED_LS: dict[str, Any] = {"metric": LS, "direction": "rasterized", "layers": "all"}
 LAMBDAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 CHANCE = 0.15
@@ -35,67 +34,63 @@ def methods(base: Config, name: str = "SGD", prefix: str = "") -> list[Arm]:
     ]
 
 
-def along_output(base: Config) -> Config:
-    """LS along the output channels of conv layers, the paper's "LS-ChanOrd"."""
-    return replace(base, metric=LS, direction="output", layers="conv")
+def with_ls(base: Config, ls: Config, prefix: str = "") -> tuple[Arm, ...]:
+    """The same on SGD, with LS, and with LS along the output channels of conv layers, the paper's "LS-ChanOrd"."""
+    along_output = Arm(f"{prefix}LS along output", replace(base, metric=LS), f"{prefix}SGD")
+    return *methods(base, "SGD", prefix), Arm(f"{prefix}LS", ls, f"{prefix}SGD"), along_output
+
+
+def cifar_arms(resnet: str, vgg: str, config: Callable[[str, int], Config]) -> list[Arm]:
+    """The rows of the table; `config` gives the settings of "sgd", "ls", "vgg" and "adam" at a batch size."""
+    arms: list[Arm] = []
+    for size in (128, 32, 8):
+        arms += methods(config("sgd", size), "SGD", f"{resnet} b{size} ")
+        arms.append(Arm(f"{resnet} b{size} LS", config("ls", size), f"{resnet} b{size} SGD"))
+    for size in (128, 8, 6):
+        arms += methods(config("vgg", size), "SGD", f"{vgg} b{size} ")
+    for size in (128, 32, 8):
+        arms += methods(config("adam", size), "Adam", f"{resnet} b{size} ")
+    return arms
 
 
 def table_cifar() -> Sweep:
-    arms: list[Arm] = []
-    for size in (128, 32, 8):
-        prefix = f"ResNet-56 b{size} "
-        arms += methods(recipe(f"cifar10-resnet56-b{size}"), "SGD", prefix)
-        arms.append(Arm(f"{prefix}LS", recipe(f"cifar10-resnet56-ls-b{size}"), f"{prefix}SGD"))
-    for size in (128, 8, 6):
-        arms += methods(recipe(f"cifar10-vgg16-b{size}"), "SGD", f"VGG-16 b{size} ")
-    for size in (128, 32, 8):
-        arms += methods(recipe(f"cifar10-resnet56-adam-b{size}"), "Adam", f"ResNet-56 b{size} ")
+    recipes = {"sgd": "resnet56", "ls": "resnet56-ls", "vgg": "vgg16", "adam": "resnet56-adam"}
+    arms = cifar_arms("ResNet-56", "VGG-16", lambda kind, size: recipe(f"cifar10-{recipes[kind]}-b{size}"))
     return Sweep(
-        name="table-cifar",
+        name="table-cifar", trials=10, collapsed=CHANCE,
         about="CIFAR-10 test accuracy: three networks and optimizers, three batch sizes, two metrics, and LS",
         reproduces='table "Test accuracy on CIFAR-10", all 27 cells, and its LS rows',
         arms=tuple(arms),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
     """Both metrics at each lam, SobolevTilde in both readings."""
-    arms = [Arm("SGD (lam = 0)", base)]
+    plain = "SGD (lam = 0)"
+    metrics = {f"ReweightedL2 lam = {lam:g}": f"reweighted-l2(lam={lam})" for lam in values}
     for lam in values:
-        arms.append(
-            Arm(f"ReweightedL2 lam = {lam:g}", replace(base, metric=f"reweighted-l2(lam={lam})"), arms[0].label)
-        )
-    for lam in values:
-        metric = f"sobolev-tilde(lam=1, scale={lam})"
-        both = ", both readings" if lam == 1 else ", as scale"
-        arms.append(Arm(f"SobolevTilde lam = {lam:g}{both}", replace(base, metric=metric), arms[0].label))
-    for lam in values:
-        if lam != 1:
-            metric = f"sobolev-tilde(lam={lam})"
-            arms.append(Arm(f"SobolevTilde lam = {lam:g}, in G", replace(base, metric=metric), arms[0].label))
-    return tuple(arms)
+        reading = "both readings" if lam == 1 else "as scale"
+        metrics[f"SobolevTilde lam = {lam:g}, {reading}"] = f"sobolev-tilde(lam=1, scale={lam})"
+    metrics |= {f"SobolevTilde lam = {lam:g}, in G": f"sobolev-tilde(lam={lam})" for lam in values if lam != 1}
+    return Arm(plain, base), *(Arm(label, replace(base, metric=metric), plain) for label, metric in metrics.items())
 
 
 def lambda_mnist() -> Sweep:
     return Sweep(
-        name="lambda-mnist",
+        name="lambda-mnist", collapsed=CHANCE,
         about="how much of the metric: lam from 0 to 20 on MNIST",
         reproduces="figure of lam, MNIST; SobolevTilde in both readings",
         arms=lambdas(recipe("mnist-cnn"), LAMBDAS),
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def lambda_fashion() -> Sweep:
     return replace(
-        lambda_mnist(),
-        name="lambda-fashion",
+        lambda_mnist(), name="lambda-fashion",
         about="how much of the metric: lam from 0 to 20 on Fashion-MNIST",
         reproduces="figure of lam, Fashion-MNIST; SobolevTilde in both readings",
         arms=lambdas(recipe("fashion-cnn"), LAMBDAS),
-    )
+    )  # fmt: skip
 
 
 def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
@@ -105,8 +100,8 @@ def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
         for direction in ("output", "input", "rasterized"):
             for layers in ("conv", "all"):
                 settings: dict[str, Any] = {"metric": metric, "direction": direction, "layers": layers}
-                same = (metric, direction, layers) == (LS, "rasterized", "all")
-                config = ls if same else replace(base, **settings)
+                # LS as its authors run it has a recipe.
+                config = replace(base, **settings) if settings != RASTERIZED_LS else ls
                 arms.append(Arm(f"{name} {direction}, {layers} layers", config, "SGD"))
     arms.append(Arm(f"LS {smooth_epochs} epochs, then SGD", replace(ls, smooth_epochs=smooth_epochs), "SGD"))
     return tuple(arms)
@@ -114,66 +109,52 @@ def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
 
 def directions() -> Sweep:
     return Sweep(
-        name="directions",
+        name="directions", trials=10, collapsed=CHANCE,
         about="which axis to smooth along: output, input, rasterized; conv layers or all; ours and LS",
         reproduces="figure of directions, and LS for 40 epochs, then SGD",
         arms=directed(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8"), 40),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def variance() -> Sweep:
     return Sweep(
-        name="variance",
+        name="variance", trials=30, collapsed=CHANCE,
         about="how test accuracy scatters over trials",
         reproduces="histogram of test accuracy over trials",
         arms=tuple(methods(recipe("cifar10-resnet56-b8"))),
-        trials=30,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def initialisation() -> Sweep:
     return replace(
-        variance(),
-        name="initialisation",
+        variance(), name="initialisation", trials=5, crossed=True,
         about="what chance is made of: every initialisation seed with every data seed",
         reproduces="the question whether results hang on the initialisation",
-        trials=5,
-        crossed=True,
-    )
+    )  # fmt: skip
 
 
 def regularity() -> Sweep:
-    base, ls = recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8")
     return Sweep(
-        name="regularity",
+        name="regularity", trials=3, collapsed=CHANCE,
         about="trained weights, for pictures of their stripes and the correlation of filters by distance",
         reproduces="figures of trained weights and of regularity",
-        arms=(*methods(base), Arm("LS", ls, "SGD"), Arm("LS along output", along_output(base), "SGD")),
-        trials=3,
-        collapsed=CHANCE,
-    )
+        arms=with_ls(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8")),
+    )  # fmt: skip
 
 
 def curves() -> Sweep:
-    base = recipe("cifar10-resnet56-b8")
     arms: list[Arm] = []
-    for size in (128, 32, 8):
+    for size in (128, 32):
         arms += methods(recipe(f"cifar10-resnet56-b{size}"), "SGD", f"b{size} ")
-    arms.append(Arm("b8 LS", recipe("cifar10-resnet56-ls-b8"), "b8 SGD"))
-    arms.append(Arm("b8 LS along output", along_output(base), "b8 SGD"))
+    arms += with_ls(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8"), "b8 ")
     for size in (128, 32, 8):
         arms += methods(recipe(f"cifar10-resnet56-adam-b{size}"), "Adam", f"b{size} ")
     return Sweep(
-        name="curves",
+        name="curves", trials=10, collapsed=CHANCE,
         about="train and test accuracy, epoch by epoch; shares its trials with table-cifar",
         reproduces="figure of curves at batch 8, and the appendix's curves per batch size for SGD and Adam",
         arms=tuple(arms),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def controlled(base: Config) -> tuple[Arm, ...]:
@@ -190,43 +171,36 @@ def controlled(base: Config) -> tuple[Arm, ...]:
             Arm(f"{name}, norm kept", replace(base, metric=metric, control="norm"), "SGD"),
             Arm(f"{name}, channels permuted", replace(base, metric=metric, control="permuted"), name),
         ]
-    arms += [
-        Arm("ReweightedL2", replace(base, metric=REWEIGHTED), "SGD"),
-        Arm("ReweightedL2, norm kept", replace(base, metric=REWEIGHTED, control="norm"), "SGD"),
-    ]
+    arms.append(Arm("ReweightedL2", replace(base, metric=REWEIGHTED), "SGD"))
+    arms.append(Arm("ReweightedL2, norm kept", replace(base, metric=REWEIGHTED, control="norm"), "SGD"))
     return tuple(arms)
 
 
 def controls() -> Sweep:
     return Sweep(
-        name="controls",
+        name="controls", trials=10, collapsed=CHANCE,
         about="is it the direction or the step length (norm kept)? is it the neighbourhood of channels (permuted)?",
         reproduces="no such controls",
         arms=controlled(recipe("cifar10-resnet56-b8")),
-        trials=10,
-        collapsed=CHANCE,
-    )
+    )  # fmt: skip
 
 
 def voc() -> Sweep:
     return Sweep(
-        name="voc",
+        name="voc", trials=3,
         about="segmentation of PascalVOC",
         reproduces="figure of VOC losses and accuracy, and the generalisation gap",
         arms=tuple(methods(recipe("voc-unet50"))),
-        trials=3,
-    )
+    )  # fmt: skip
 
 
 def spade() -> Sweep:
     return Sweep(
-        name="spade",
+        name="spade", trials=6, relative_margin=0.05,
         about="image synthesis on Cityscapes, by FID; how many runs collapse",
         reproduces="figure of FID against epoch",
         arms=(*methods(recipe("cityscapes-spade")), *methods(recipe("cityscapes-spade-adam"), "Adam")),
-        trials=6,
-        relative_margin=0.05,
-    )
+    )  # fmt: skip
 
 
 MAKERS: tuple[Callable[[], Sweep], ...] = (

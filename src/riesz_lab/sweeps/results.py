@@ -1,11 +1,9 @@
 """From stored trials to a table: a pure function of a sweep and a store."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
-from riesz_lab.config import Config
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.result import Which
@@ -18,38 +16,23 @@ Key = Hashable
 
 @dataclass(frozen=True)
 class Row:
-    """One arm of a table.
+    """One arm of a table."""
 
-    Attributes:
-        arm: its settings.
-        trials: those that are complete, by (initialisation seed, data seed).
-        wanted: how many the sweep asks for.
-        scores: of the complete ones; None for one that diverged or collapsed.
-        comparison: with its baseline, Holm-corrected over the table; None for an arm without one.
-    """
-
-    arm: Arm
-    trials: dict[Key, StoredTrial]
-    wanted: int
-    scores: dict[Key, float | None]
-    comparison: Comparison | None
+    arm: Arm  # its settings
+    trials: dict[Key, StoredTrial]  # those that are complete, by (initialisation seed, data seed)
+    wanted: int  # how many the sweep asks for
+    scores: dict[Key, float | None]  # of the complete ones; None for one that diverged or collapsed
+    comparison: Comparison | None  # with its baseline, Holm-corrected over the table; None for an arm without one
 
 
 @dataclass(frozen=True)
 class Table:
-    """The results of a sweep.
+    """The results of a sweep."""
 
-    Attributes:
-        sweep: what was run.
-        which: whether the scores are those of the last epoch or of the best.
-        score: the name of the score.
-        rows: one per arm, by label.
-    """
-
-    sweep: Sweep
-    which: Which
-    score: str
-    rows: dict[str, Row]
+    sweep: Sweep  # what was run
+    which: Which  # whether the scores are those of the last epoch or of the best
+    score: str  # the name of the score
+    rows: dict[str, Row]  # one per arm, by label
 
     @property
     def comparisons(self) -> dict[str, Comparison]:
@@ -58,7 +41,6 @@ class Table:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdicts in plain words."""
         return [
             f"{label} against {self.rows[label].arm.baseline}: {comparison.sentence}."
             for label, comparison in self.comparisons.items()
@@ -66,7 +48,6 @@ class Table:
 
     @property
     def percent(self) -> bool:
-        """Whether the scores are fractions, printed in percent."""
         return is_percent(self.score)
 
 
@@ -80,27 +61,24 @@ def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
             last is honest; the best is for comparison with papers that report it.
     """
     complete = {trial.config.id: trial for trial in store.trials if trial.result is not None}
-    trials = {arm.label: _complete(sweep.configs(arm), complete) for arm in sweep.arms}
+    trials: dict[str, dict[Key, StoredTrial]] = {arm.label: {} for arm in sweep.arms}
+    for arm in sweep.arms:
+        for config in sweep.configs(arm):
+            if config.id in complete:
+                trials[arm.label][config.effective_init_seed, config.effective_data_seed] = complete[config.id]
     score, higher_is_better = _score(sweep, [trial for by_seed in trials.values() for trial in by_seed.values()])
     scores = {
         label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in by_seed.items()}
         for label, by_seed in trials.items()
     }
-    comparisons = holm(
-        {
-            arm.label: paired(
-                scores[arm.baseline],
-                scores[arm.label],
-                margin=_margin(sweep, scores[arm.baseline]),
-                higher_is_better=higher_is_better,
-                percent=is_percent(score),
-                collapsed=sweep.collapsed,
-            )
-            for arm in sweep.arms
-            if arm.baseline is not None
-        },
-        sweep.family,
-    )
+    options: dict[str, Any] = {"higher_is_better": higher_is_better, "percent": is_percent(score)}
+    comparisons = {}
+    for arm in sweep.arms:
+        if arm.baseline is not None:
+            before, after = scores[arm.baseline], scores[arm.label]
+            margin = _margin(sweep, before)
+            comparisons[arm.label] = paired(before, after, margin=margin, collapsed=sweep.collapsed, **options)
+    comparisons = holm(comparisons, sweep.family)
     rows = {
         arm.label: Row(arm, trials[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
@@ -126,11 +104,3 @@ def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
         if trial.result is not None:
             return trial.result.score, trial.result.higher_is_better
     return getattr(task, "score", "score"), task.higher_is_better
-
-
-def _complete(configs: list[Config], complete: dict[str, StoredTrial]) -> dict[Key, StoredTrial]:
-    return {
-        (config.effective_init_seed, config.effective_data_seed): complete[config.id]
-        for config in configs
-        if config.id in complete
-    }

@@ -5,8 +5,6 @@ Rates are chosen on images held out of the training data, with seeds that the fi
 never on the test set. The choice is a pure function of stored trials.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -23,17 +21,11 @@ FIRST_SEED = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How rates are tuned.
+    """How rates are tuned."""
 
-    Attributes:
-        factors: the grid, as multiples of each recipe's own rate.
-        trials: per arm and rate.
-        hold_out: images to tune on; a tenth of the training images if not given.
-    """
-
-    factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
-    trials: int = 2
-    hold_out: int | None = None
+    factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)  # the grid, as multiples of each recipe's own rate
+    trials: int = 2  # per arm and rate
+    hold_out: int | None = None  # images to tune on; a tenth of the training images if not given
 
     def __post_init__(self) -> None:
         if len(self.factors) < 2 or min(self.factors) <= 0 or len(set(self.factors)) < len(self.factors):

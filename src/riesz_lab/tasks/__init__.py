@@ -1,7 +1,5 @@
 """Tasks by name. A task supplies data, models, optimizers, losses and scores; the trainer is the same for all."""
 
-from __future__ import annotations
-
 from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.tasks.base import Context, Task
 from riesz_lab.tasks.classification import Classification

@@ -1,7 +1,5 @@
 """Adversarial losses as in SPADE: hinge loss and feature matching, as means over the discriminator's scales."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -8,8 +8,6 @@ backward and the optimizer's step. So a network with one loss and a pair of adve
         yield "discriminator", ...    # and the discriminator here
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,20 +27,13 @@ from riesz_lab.tasks.meters import Meters
 
 @dataclass(frozen=True)
 class Context:
-    """Where a task runs.
+    """Where a task runs."""
 
-    Attributes:
-        device: of this process.
-        rank, world: this process and the number of processes; each takes its share of every batch.
-        add_up: the sum of a tensor over all processes.
-        workers: processes that decode images for this one.
-    """
-
-    device: torch.device
-    rank: int = 0
+    device: torch.device  # of this process
+    rank: int = 0  # this process and the number of processes; each takes its share of every batch
     world: int = 1
-    add_up: Callable[[Tensor], Tensor] = lambda local: local
-    workers: int = 0
+    add_up: Callable[[Tensor], Tensor] = lambda local: local  # the sum of a tensor over all processes
+    workers: int = 0  # processes that decode images for this one
 
 
 class Task(ABC):
@@ -110,17 +101,10 @@ class Task(ABC):
     # -- shared by all tasks -------------------------------------------------------------------------------------------
 
     @property
-    def images(self) -> int:
-        """Training images per epoch."""
-        return len(self.train)
-
-    @property
     def steps_per_epoch(self) -> int:
-        """Batches per epoch."""
         return -(-len(self.train) // self.config.batch_size)
 
     def share(self, part: Any, parts: list[Any]) -> float:
-        """The weight of a part in its batch."""
         return self.size(part) / max(1, sum(map(self.size, parts)))
 
     @staticmethod
@@ -131,20 +115,13 @@ class Task(ABC):
 
     @staticmethod
     def count_parameters(config: Config, *, channels: int, classes: int) -> int:
-        return model_zoo.count(
-            config.model, channels=channels, classes=classes, task=config.task, options=config.model_options
-        )
+        task, options = config.task, config.model_options
+        return model_zoo.count(config.model, channels=channels, classes=classes, task=task, options=options)
 
     def build_model(self, *, channels: int, classes: int) -> nn.Module:
-        """The config's model with its initial weights."""
-        return model_zoo.build(
-            self.config.model,
-            channels=channels,
-            classes=classes,
-            seed=self.config.effective_init_seed,
-            task=self.config.task,
-            options=self.config.model_options,
-        )
+        config, shape = self.config, {"channels": channels, "classes": classes}
+        options, seed = config.model_options, config.effective_init_seed
+        return model_zoo.build(config.model, seed=seed, task=config.task, options=options, **shape)
 
     def add_models(self, models: Mapping[str, nn.Module], rates: Mapping[str, float | None] | None = None) -> None:
         """Move models to the device, and build and direct their optimizers; `rates` override the config's."""
@@ -168,10 +145,9 @@ class Task(ABC):
         return [share.chunk(self.config.accumulate) for share in shares]
 
     def test_indices(self) -> list[Tensor]:
-        """This process's share of the test images, in batches."""
-        return batching.shares_of_test(
-            len(self.test), self.config.eval_batch_size, self.context.rank, self.context.world
-        )
+        """This process's share of the test images, in batches; none if there are fewer images than processes."""
+        share = torch.arange(len(self.test))[self.context.rank :: self.context.world]
+        return [chunk for chunk in torch.split(share, self.config.eval_batch_size) if len(chunk)]
 
 
 class SupervisedTask(Task):

@@ -1,7 +1,5 @@
 """Image classification: cross entropy, accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,8 +31,9 @@ class Classification(SupervisedTask):
     def __init__(self, config: Config, data_dir: Path, data: Data | None, context: Context):
         super().__init__(config, data_dir, data, context)
         self.data = (datasets.load(config.dataset, data_dir) if data is None else data).prepared(config)
-        self.train = self._source(self.data.train, config.augment)
-        self.test = self._source(self.data.test, "none")
+        where: dict[str, Any] = {"device": context.device, "channels_last": config.channels_last}
+        self.train = batching.source(self.data.train, self.data, augment=config.augment, **where)
+        self.test = batching.source(self.data.test, self.data, augment="none", **where)
         self.add_models({"model": self.build_model(channels=self.data.channels, classes=self.data.classes)})
 
     def batches(self, epoch: int, first: int) -> Iterator[list[batching.Batch]]:
@@ -57,8 +56,3 @@ class Classification(SupervisedTask):
         meters.add(f"{split}_loss", loss * len(labels), len(labels))
         meters.add(f"{split}_accuracy", (logits.argmax(1) == labels).sum(), len(labels))
         return loss
-
-    def _source(self, split: Any, augment: str) -> batching.MemorySource | batching.DatasetSource:
-        return batching.source(
-            split, self.data, augment=augment, device=self.context.device, channels_last=self.config.channels_last
-        )

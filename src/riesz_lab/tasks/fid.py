@@ -6,8 +6,6 @@ edges and texture, and needs no file; it is comparable with itself at one size o
 with no published FID.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import tempfile
@@ -65,11 +63,6 @@ class FID:
         self.torchmetrics = FrechetInceptionDistance(reset_real_features=False, sync_on_compute=False, **options)
         self.finite = True
 
-    @property
-    def has_real(self) -> bool:
-        """Whether the real images were added."""
-        return bool(self.torchmetrics.real_features_num_samples)
-
     def add(self, images: Tensor, *, real: bool) -> None:
         """Add images as bytes, so that real and generated ones are rounded alike."""
         # NaN would become a byte like any other.
@@ -119,7 +112,6 @@ def check(kind: str, weights: str, data_dir: Path) -> None:
 
 
 def build(kind: str, weights: str, data_dir: Path, device: torch.device) -> FID:
-    """The score of this kind."""
     if kind == "proxy":
         score = FID(feature=models.seeded(ProxyFeatures, PROXY_SEED))
     else:

@@ -10,8 +10,6 @@ Two, because one bad evaluation among good ones is common. The evaluation before
 untrained generator is not a collapsed one.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 WORSE = 2.0

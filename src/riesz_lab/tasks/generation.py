@@ -6,14 +6,11 @@ step first; then new images are generated, without gradient, for the discriminat
 weights is kept: the generator itself is scored, in evaluation mode.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -113,7 +110,7 @@ class Generation(SceneTask):
     @torch.no_grad()
     def evaluate(self) -> Iterator[dict[str, float] | None]:
         """As many images are generated as there are test scenes, from their label maps, and compared with theirs."""
-        take_real = not self.fid.has_real
+        take_real = not self.fid.torchmetrics.real_features_num_samples
         self.fid.forget_generated()
         self.shown.clear()
         for numbers, batch in self.test_batches():
@@ -130,7 +127,10 @@ class Generation(SceneTask):
     def pictures(self) -> dict[str, bytes]:
         """Label map, generated image, real image."""
         palette = self.scenes.labels.palette
-        rows = [(palette[labels.numpy()], _image(fake), real.numpy()) for labels, fake, real in self.shown.values()]
+        rows = [
+            (palette[labels.numpy()], fid.as_bytes(fake).permute(1, 2, 0).numpy(), real.numpy())
+            for labels, fake, real in self.shown.values()
+        ]
         return {"samples": pictures.grid(rows)}
 
     def collapsed(self, history: list[dict[str, Any]]) -> str | None:
@@ -172,7 +172,3 @@ def _discriminator(options: tuple[str, ...]) -> models.Builder:
 def _discriminator_size(options: tuple[str, ...], channels: int) -> int:
     with torch.device("meta"):
         return models.parameters(_discriminator(options)(channels))
-
-
-def _image(image_CHW: Tensor) -> np.ndarray:
-    return fid.as_bytes(image_CHW).permute(1, 2, 0).numpy()

@@ -1,7 +1,5 @@
 """Running means on the device: adding to them does not wait for it, reading them does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -19,7 +17,6 @@ class Meters:
         self.counts: dict[str, int] = {}
 
     def add(self, name: str, total: Tensor, count: int) -> None:
-        """Add a sum over `count` items."""
         if name not in self.sums:
             self.sums[name] = torch.zeros((), dtype=self.dtype, device=self.device)
             self.counts[name] = 0

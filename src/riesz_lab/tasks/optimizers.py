@@ -1,7 +1,5 @@
 """Optimizers from a config: their learning rate at any step, and the metric attached to them."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from typing import Any
@@ -16,26 +14,22 @@ from riesz_lab.utils.importing import load_object
 from riesz_lab.utils.options import parse
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-}
+    "sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
+}  # fmt: skip
 
 
 def check(config: Config) -> None:
-    """Raise if the optimizer cannot be built."""
     build(config, nn.Linear(1, 1))
 
 
 def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch.optim.Optimizer:
     """The optimizer of one model; `lr` overrides the config's where a task has several."""
-    kind = _kind(config.optimizer)
-    options: dict[str, Any] = {
-        "lr": config.lr if lr is None else lr,
-        **parse("optimizer_options", config.optimizer_options),
-    }
-    accepted = inspect.signature(kind).parameters
-    if "weight_decay" in accepted:
+    name = config.optimizer
+    if ":" not in name and name not in OPTIMIZERS:
+        raise ConfigError(unknown("optimizer", name, OPTIMIZERS) + ", or any as 'package.module:Class'")
+    kind: Any = load_object("optimizer", name) if ":" in name else OPTIMIZERS[name]
+    options = {"lr": config.lr if lr is None else lr, **parse("optimizer_options", config.optimizer_options)}
+    if "weight_decay" in inspect.signature(kind).parameters:
         options.setdefault("weight_decay", config.weight_decay)
     if kind is torch.optim.SGD:
         options = {"momentum": config.momentum, "nesterov": config.nesterov, **options}
@@ -55,29 +49,16 @@ def attach(config: Config, optimizer: torch.optim.Optimizer, model: nn.Module) -
     metric = riesz.metric(config.metric)
     if metric == riesz.Identity():
         return None
+    options: dict[str, Any] = {"direction": config.direction, "layers": config.layers, "backend": config.backend}
     try:
-        return riesz.attach(
-            optimizer,
-            model,
-            metric=metric,
-            direction=config.direction,
-            layers=config.layers,
-            backend=config.backend,
-            control=None if config.control == "none" else config.control,
-        )
+        control = None if config.control == "none" else config.control
+        return riesz.attach(optimizer, model, metric=metric, control=control, **options)
     except (ValueError, RuntimeError, TypeError) as error:
         raise LabError(str(error)) from error
 
 
-def set_rate(config: Config, optimizer: torch.optim.Optimizer, step: int, steps_per_epoch: int, total: int) -> None:
-    """Set the learning rate of this step. A pure function of progress, so there is nothing to save."""
-    factor = rate_factor(config, step, steps_per_epoch, total)
-    for group in optimizer.param_groups:
-        group["lr"] = group["initial_lr"] * factor
-
-
 def rate_factor(config: Config, step: int, steps_per_epoch: int, total: int) -> float:
-    """The factor on the initial rate at a step, counted from 0, of `total`."""
+    """The factor on the initial rate at a step, counted from 0, of `total`: a pure function, so nothing is saved."""
     warmup_steps = config.warmup_epochs * steps_per_epoch
     warm = min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
     if config.schedule == "constant":
@@ -85,11 +66,3 @@ def rate_factor(config: Config, step: int, steps_per_epoch: int, total: int) -> 
     if config.schedule == "step":
         return float(warm * config.drop_factor ** (step // steps_per_epoch // config.drop_every))
     return warm * 0.5 * (1 + math.cos(math.pi * step / total))
-
-
-def _kind(name: str) -> Any:
-    if ":" in name:
-        return load_object("optimizer", name)
-    if name not in OPTIMIZERS:
-        raise ConfigError(unknown("optimizer", name, OPTIMIZERS) + ", or any as 'package.module:Class'")
-    return OPTIMIZERS[name]

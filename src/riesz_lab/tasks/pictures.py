@@ -1,7 +1,5 @@
 """Grids of small pictures, as PNG: what a network makes of a scene, beside the scene and the truth."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What tasks on scenes share: their data, and the scenes of each batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar

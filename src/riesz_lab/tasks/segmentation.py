@@ -4,8 +4,6 @@ Void pixels are neither trained on nor scored. Every evaluation also gives the g
 minus train) and of the accuracy (train minus test); the training side is the mean over the epoch during training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,7 +97,10 @@ class Segmentation(SceneTask):
             yield None
         self.iou.confmat = self.context.add_up(self.iou.confmat)
         scores = {"test_miou": float(self.iou.compute()), **self.test_meters.means(self.context.add_up)}
-        yield {**scores, **_gaps(self.meters.means(self.context.add_up), scores)}
+        if train := self.meters.means(self.context.add_up):
+            scores["loss_gap"] = scores["test_loss"] - train["train_loss"]
+            scores["accuracy_gap"] = train["train_accuracy"] - scores["test_accuracy"]
+        yield scores
 
     def pictures(self) -> dict[str, bytes]:
         """Image, truth, prediction; void is black in the truth."""
@@ -120,12 +121,3 @@ class Segmentation(SceneTask):
         meters.add(f"{split}_accuracy", (logits.argmax(1) == labels).sum(), batch.pixels)
         # A batch may be all void; its loss is then zero, not NaN.
         return logits, total / max(1, batch.pixels)
-
-
-def _gaps(train: dict[str, float], test: dict[str, float]) -> dict[str, float]:
-    if not train:
-        return {}
-    return {
-        "loss_gap": test["test_loss"] - train["train_loss"],
-        "accuracy_gap": train["train_accuracy"] - test["test_accuracy"],
-    }

@@ -1,7 +1,5 @@
 """A user's model, data and loss: what `riesz compare` trains when it is given a `build` function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar

@@ -7,8 +7,6 @@
 The two newest are kept: if the disk loses one, the trial continues from the other, to the same result.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shutil
@@ -46,7 +44,6 @@ def save(folder: Path, step: int, models: dict[str, nn.Module], state: dict[str,
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """The checkpoints of a trial, newest first."""
     return sorted((p for p in folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name)), reverse=True)
 
 

@@ -1,14 +1,13 @@
 """What each epoch leaves behind: a row of the history, pictures, timing, weight updates, TensorBoard scalars."""
 
-from __future__ import annotations
-
 import math
-import time
 from typing import Any
 
 from riesz_lab.errors import LabError
 from riesz_lab.store import environment
+from riesz_lab.store.files import append_row
 from riesz_lab.training.session import Session
+from riesz_lab.utils import atomic
 
 
 class EpochLog:
@@ -30,12 +29,13 @@ class EpochLog:
         session.task.meters.reset()
         if session.is_main:
             for name, png in session.task.pictures().items() if scores else ():
-                session.trial.add_picture(f"{name}-epoch-{epoch:04d}.png", png)
+                atomic.make_directory(session.trial.pictures)
+                atomic.write_bytes(session.trial.pictures / f"{name}-epoch-{epoch:04d}.png", png)
             session.trial.write_history(session.state.history)
             self.timing["peak_memory_mb"] = environment.peak_memory_mb()
-            session.trial.add_timing({"epoch": epoch, **self.timing})
+            append_row(session.trial.timing_file, {"epoch": epoch, **self.timing})
             if (updates := session.recorder.end()) is not None:
-                session.trial.add_updates({"epoch": epoch, "layers": updates})
+                append_row(session.trial.updates_file, {"epoch": epoch, "layers": updates})
         if self.writer is not None:
             for name, value in row.items():
                 if isinstance(value, float):
@@ -61,20 +61,3 @@ def _summary_writer(session: Session) -> Any:
     except ImportError:
         raise LabError("TensorBoard is not installed: pip install 'riesz[tensorboard]'") from None
     return SummaryWriter(str(session.trial.path / "tensorboard"))
-
-
-class Stopwatch:
-    """Time per step. The first step of a session is left out: it pays for warming up."""
-
-    def __init__(self) -> None:
-        self.laps = 0
-        self._first = self._last = time.perf_counter()
-
-    def lap(self) -> None:
-        self.laps += 1
-        self._last = time.perf_counter()
-        if self.laps == 1:
-            self._first = self._last
-
-    def milliseconds(self) -> float | None:
-        return round(1000 * (self._last - self._first) / (self.laps - 1), 3) if self.laps > 1 else None

@@ -1,7 +1,5 @@
 """Where a trial runs. Not part of its config: a trial is the same on any machine."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from dataclasses import dataclass
@@ -32,7 +30,6 @@ class Hardware:
 
     @property
     def decoders(self) -> int:
-        """The number of workers."""
         return min(8, os.cpu_count() or 1) if self.workers is None else self.workers
 
     def resolved(self) -> str:
@@ -44,7 +41,6 @@ class Hardware:
         return "mps" if torch.backends.mps.is_available() else "cpu"
 
     def check(self, config: Config) -> None:
-        """Raise if the trial cannot run here."""
         kind = self.resolved()
         if self.devices < 1:
             raise ConfigError(f"devices: expected 1 or more, got {self.devices}")
@@ -68,7 +64,6 @@ class Hardware:
             raise ConfigError(f"precision='bf16-mixed' does not work on this CPU: {why}")
 
     def fabric(self, config: Config) -> Any:
-        """Lightning Fabric for this hardware."""
         with warnings.catch_warnings():
             # Advice on GPUs that were not chosen, deprecations inside Lightning: no user can act on them.
             warnings.simplefilter("ignore")

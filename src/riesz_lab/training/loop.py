@@ -6,8 +6,6 @@ Requirements it meets:
 - a signal stops all processes after the same step, with the state saved.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from contextlib import ExitStack
@@ -17,9 +15,9 @@ import torch
 
 from riesz_lab.errors import StoppedError
 from riesz_lab.store.result import Status
-from riesz_lab.tasks import optimizers
+from riesz_lab.tasks.optimizers import rate_factor
 from riesz_lab.training import parallel, resume
-from riesz_lab.training.epoch_log import EpochLog, Stopwatch
+from riesz_lab.training.epoch_log import EpochLog
 from riesz_lab.training.rendezvous import Rendezvous
 from riesz_lab.training.session import Session
 from riesz_lab.training.signals import Interrupts
@@ -29,8 +27,6 @@ CHECK_EVERY = 100
 
 
 class Loop:
-    """Trains a session to its end."""
-
     def __init__(self, session: Session, log: EpochLog, save_every: float, stop: Interrupts):
         self.session, self.log, self.save_every, self.stop = session, log, save_every, stop
         self.saved_at = time.monotonic()
@@ -64,25 +60,29 @@ class Loop:
         batches = task.batches(state.epoch, state.batch)
         if state.batch == 0:
             session.recorder.begin()
-        stopwatch = Stopwatch()
+        laps: list[float] = []
         for left in range(min(task.steps_per_epoch - state.batch, session.steps - state.step), 0, -1):
             with session.recorder.step(last=left == 1):
                 self.step(next(batches))
             state.step += 1
             state.batch += 1
-            stopwatch.lap()
+            laps.append(time.perf_counter())
             session.show.step(state.step, f"epoch {state.epoch + 1}/{config.epochs}", task.meters.means)
             if state.step % CHECK_EVERY == 0 and self._diverged():
                 return False
             self._save_if_due()
-        self.log.timing = {"steps": stopwatch.laps, "step_ms": stopwatch.milliseconds(), "peak_memory_mb": 0}
+        # The first step of a session is left out: it pays for warming up.
+        step_ms = round(1000 * (laps[-1] - laps[0]) / (len(laps) - 1), 3) if len(laps) > 1 else None
+        self.log.timing = {"steps": len(laps), "step_ms": step_ms, "peak_memory_mb": 0}
         return not self._diverged()
 
     def step(self, parts: list[Any]) -> None:
         """One step of every optimizer on a batch, given as the parts it is computed in."""
         session, task = self.session, self.session.task
+        factor = rate_factor(session.config, session.state.step, task.steps_per_epoch, session.steps)
         for optimizer in task.optimizers.values():
-            optimizers.set_rate(session.config, optimizer, session.state.step, task.steps_per_epoch, session.steps)
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
             optimizer.zero_grad()
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
@@ -100,9 +100,8 @@ class Loop:
         session = self.session
         if (norm := session.config.clip_norm) is not None:
             # A NaN must stay visible: it ends the trial as divergent, not as an error.
-            session.fabric.clip_gradients(
-                session.task.models[name], session.optimizers[name], max_norm=norm, error_if_nonfinite=False
-            )
+            model, optimizer = session.task.models[name], session.optimizers[name]
+            session.fabric.clip_gradients(model, optimizer, max_norm=norm, error_if_nonfinite=False)
         session.optimizers[name].step()
 
     def _evaluate(self) -> dict[str, float]:

@@ -3,8 +3,6 @@
 A checkpoint holds full tensors, as a single process has them, so a trial can continue on any number of processes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +34,6 @@ def machines() -> int:
 
 
 def strategy(name: str, processes: int, timeout: float) -> Any:
-    """Fabric's strategy of this name."""
     world, limit = processes * machines(), timedelta(seconds=timeout)
     if name == "fsdp2":
         from lightning_fabric.strategies.model_parallel import ModelParallelStrategy

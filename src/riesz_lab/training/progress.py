@@ -1,7 +1,5 @@
 """Progress of a running trial: a live bar in a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable
@@ -22,9 +20,7 @@ class Progress:
         self._read_at = time.monotonic()
 
     def start(self, *, step: int, total: int, images_per_step: float) -> None:
-        self.total = total
-        self.images_per_step = images_per_step
-        self._first = step
+        self.total, self.images_per_step, self._first = total, images_per_step, step
         self._began = self._read_at = time.monotonic()
 
     def step(self, step: int, epoch: str, means: Means) -> None:
@@ -35,15 +31,12 @@ class Progress:
             self.show(step, epoch, means())
 
     def speed(self, step: int) -> float:
-        """Images a second since the start of this session."""
         return (step - self._first) * self.images_per_step / max(time.monotonic() - self._began, 1e-9)
 
     def left(self, step: int) -> str:
         """Time left at the speed of this session."""
         done = step - self._first
-        if done == 0:
-            return "?"
-        return clock((time.monotonic() - self._began) / done * (self.total - step))
+        return clock((time.monotonic() - self._began) / done * (self.total - step)) if done else "?"
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
         pass
@@ -64,19 +57,16 @@ class Plain(Progress):
     every = 30.0
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        self._print(f"{epoch} step {step}/{self.total}  {format_scores(means)}  {self._pace(step)}")
+        self.note(f"{epoch} step {step}/{self.total}  {format_scores(means)}  {self._pace(step)}")
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        self._print(f"epoch {row['epoch']} step {step}/{self.total}  {format_scores(row)}  {self._pace(step)}")
+        self.note(f"epoch {row['epoch']} step {step}/{self.total}  {format_scores(row)}  {self._pace(step)}")
 
     def note(self, text: str) -> None:
-        self._print(text)
+        print(f"{self.title}: {text}" if self.title else text, flush=True)
 
     def _pace(self, step: int) -> str:
         return f"{self.speed(step):.0f} images/s  {self.left(step)} left"
-
-    def _print(self, text: str) -> None:
-        print(f"{self.title}: {text}" if self.title else text, flush=True)
 
 
 class Live(Progress):
@@ -90,12 +80,8 @@ class Live(Progress):
         from rich.progress import Progress as Bar
 
         self._rows = rows
-        self._bar = Bar(
-            TextColumn("{task.fields[title]}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[text]}"),
-            transient=True,
-        )
+        title_column, text_column = TextColumn("{task.fields[title]}"), TextColumn("{task.fields[text]}")
+        self._bar = Bar(title_column, BarColumn(bar_width=24), text_column, transient=True)
 
     def start(self, *, step: int, total: int, images_per_step: float) -> None:
         super().start(step=step, total=total, images_per_step=images_per_step)
@@ -118,7 +104,6 @@ class Live(Progress):
 
 
 def make(kind: Kind, title: str = "", *, rows: bool = True) -> Progress:
-    """The progress for this terminal."""
     if kind == "none":
         return Progress(title)
     if kind == "live" or (kind == "auto" and sys.stdout.isatty()):

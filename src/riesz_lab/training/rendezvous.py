@@ -5,8 +5,6 @@ step, since both are collective. Communicating at every step would cost more tha
 rendezvous the first process sets, by its own clock, the step of the next one: about a second later.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Between a session and its checkpoints: what a checkpoint holds, and which one a trial continues from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A trial in this process: its task, with the models wrapped for the hardware, and how far it has come."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,14 +1,10 @@
 """Train one trial of any task: from its config, or from where it was interrupted, to its result."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from riesz_lab import models, tasks
 from riesz_lab.config import Config
@@ -87,7 +83,9 @@ def train(
         fabric.launch()
         if (result := fabric.broadcast(result)) is not None:
             return Outcome(trial.path, result, trained=False)
-        context = Context(fabric.device, fabric.global_rank, fabric.world_size, _sum_over(fabric), hardware.decoders)
+        context = Context(fabric.device, fabric.global_rank, fabric.world_size, workers=hardware.decoders)
+        if context.world > 1:
+            context = replace(context, add_up=partial(fabric.all_reduce, reduce_op="sum"))
         session = Session(config, task_class(config, folder, data, context), context, fabric, trial, show)
         log = EpochLog(session, tensorboard=tensorboard)
         stack.callback(log.close)
@@ -95,14 +93,13 @@ def train(
         resume(session)
         if session.is_main:
             trial.add_session(environment.describe(fabric.device.type, context.world))
-        images_per_step = session.task.images / session.task.steps_per_epoch
+        images_per_step = len(session.task.train) / session.task.steps_per_epoch
         show.start(step=session.state.step, total=session.steps, images_per_step=images_per_step)
         result = _finish(session, log, Loop(session, log, save_every, stop).run())
     return Outcome(trial.path, result, trained=True)
 
 
 def _finish(session: Session, log: EpochLog, status: Status) -> Result:
-    """Write weights and result."""
     task, state = session.task, session.state
     weights = checkpoint.pack(session.models, session.is_main) if session.is_main or session.sharded else b""
     key, sign = task.score, 1 if task.higher_is_better else -1
@@ -127,9 +124,3 @@ def _finish(session: Session, log: EpochLog, status: Status) -> Result:
         session.trial.finish(weights, result)
     session.fabric.barrier()
     return result
-
-
-def _sum_over(fabric: Any) -> Callable[[Tensor], Tensor]:
-    if fabric.world_size == 1:
-        return lambda local: local
-    return lambda local: fabric.all_reduce(local, reduce_op="sum")

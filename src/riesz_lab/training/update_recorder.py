@@ -13,8 +13,6 @@ It is measured on the side: nothing of the training depends on it. It costs a co
 them per epoch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,8 +29,6 @@ BINS = 8
 
 
 class UpdateRecorder:
-    """Records what an epoch does to the conv weights of a task's models."""
-
     def __init__(self, models: dict[str, nn.Module], attachments: dict[str, riesz.Attachment]):
         self.attachments = attachments
         self.weights: dict[str, tuple[Tensor, Axis]] = {}
@@ -43,7 +39,6 @@ class UpdateRecorder:
         self.diagnoses: dict[str, dict[str, float | None]] = {}
 
     def begin(self) -> None:
-        """Begin an epoch."""
         self.diagnoses = {}
         self.before = {name: weight.detach().clone() for name, (weight, _) in self.weights.items()}
 
@@ -104,11 +99,7 @@ def _row(weight: Tensor, before: Tensor, axis: Axis) -> dict[str, Any]:
     shares_F = (power_F / power_F.sum()).tolist()
     spectrum = [shares_F[0], *(math.fsum(shares_F[k] for k in part) for part in parts(n))]
     norm, moved = (float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) for tensor in (weight.detach(), change))
-    return {
-        "n": n,
-        "moved": _short(moved / norm if norm else 0.0),
-        "spectrum": [_short(share) for share in spectrum],
-    }
+    return {"n": n, "moved": _short(moved / norm if norm else 0.0), "spectrum": [_short(share) for share in spectrum]}
 
 
 def parts(n: int) -> list[list[int]]:

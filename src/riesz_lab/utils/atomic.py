@@ -1,7 +1,5 @@
 """Atomic writes: a kill or a full disk at any moment leaves the old file or the new one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -29,6 +27,13 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def write_directory(path: Path, fill: Callable[[Path], None]) -> None:

@@ -1,7 +1,5 @@
 """Objects by import path: "package.module:name" or "path/to/file.py:name". This runs the user's code."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

@@ -5,8 +5,6 @@ thousands of page faults, a tenth to a fifth of a step on a CPU. With two thresh
 command owns its process and may do that; a library may not, so `riesz_lab.train` leaves it to its caller.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

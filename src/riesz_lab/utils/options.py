@@ -1,7 +1,5 @@
 """Options that a config holds as text: name=value."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Seeds derived from seeds, and the state of all random generators as plain values for a checkpoint."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from typing import Any

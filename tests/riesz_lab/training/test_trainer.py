@@ -142,7 +142,7 @@ def test_optimizers_by_name_and_by_import_path(tmp_path, optimizer, options):
         ({"optimizer_options": ("eps=1e-6",)}, "cannot be built with"),
         ({"model": "resnet57"}, "Did you mean 'resnet56'"),
         ({"task": "clasification"}, "Did you mean 'classification'"),
-        ({"backend": "cuda-magic"}, "allowed"),
+        ({"backend": "cuda-magic"}, "expected one of"),
     ],
 )
 def test_wrong_settings_are_found_before_training(tmp_path, settings, told):

@@ -4,8 +4,6 @@ Nothing here keeps state between batches. Order and augmentation of an epoch fol
 continued in the middle of an epoch sees the same batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,7 +22,6 @@ Batch = tuple[Tensor, Tensor]
 
 
 def epoch_order(seed: int, epoch: int, count: int) -> Tensor:
-    """The order in which an epoch visits the images."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(derived("order", seed, epoch)))
 
 
@@ -42,11 +39,6 @@ def share_of(positions: Tensor, rank: int, world: int) -> Tensor:
         return positions
     missing = -len(positions) % world
     return torch.cat([positions, positions.repeat(-(-world // len(positions)))[:missing]])[rank::world]
-
-
-def shares_of_test(count: int, size: int, rank: int, world: int) -> list[Tensor]:
-    """One process's test images in batches; none if there are fewer images than processes."""
-    return [chunk for chunk in torch.split(torch.arange(count)[rank::world], size) if len(chunk)]
 
 
 def crop_flip(images_NHWC: Tensor, draws_N3: Tensor) -> Tensor:
@@ -74,8 +66,7 @@ class MemorySource:
             raise LabError(f"augment='crop-flip': expected images_NHWC, got shape {tuple(split.images_NHWC.shape)}")
         self.images_NHWC = split.images_NHWC.to(device)
         self.labels_N = split.labels_N.to(device)
-        self.augment = augment
-        self.channels_last = channels_last
+        self.augment, self.channels_last = augment, channels_last
         channels = split.images_NHWC.shape[-1]
         mean = torch.tensor(data.mean or (0.0,) * channels)
         std = torch.tensor(data.std or (1.0,) * channels)
@@ -104,8 +95,7 @@ class DatasetSource:
     """Batches of any map-style `torch.utils.data.Dataset` of (image, label)."""
 
     def __init__(self, split: Dataset[Any], data: Data, *, device: torch.device, channels_last: bool):
-        self.split = split
-        self.device = device
+        self.split, self.device = split, device
         self.format = torch.channels_last if channels_last else torch.contiguous_format
         self.mean, self.std = (
             None if values is None else torch.tensor(values).view(1, -1, 1, 1).to(device)
@@ -118,13 +108,10 @@ class DatasetSource:
     def batches(self, chosen: Sequence[Tensor], draws: Sequence[Tensor] | None) -> Iterator[Batch]:
         # In this process, one batch at a time, so that a dataset that draws at random is repeatable. A separate
         # generator: the loader would otherwise draw from the global one.
-        loader = DataLoader(
-            self.split,
-            batch_sampler=[indices.tolist() for indices in chosen],
-            collate_fn=_collate,
-            generator=torch.Generator(),
-        )
-        for images, labels in loader:
+        order = [indices.tolist() for indices in chosen]
+        for images, labels in DataLoader(
+            self.split, batch_sampler=order, collate_fn=_collate, generator=torch.Generator()
+        ):
             images = images.to(self.device)
             if images.dim() == 4:
                 images = images.contiguous(memory_format=self.format)

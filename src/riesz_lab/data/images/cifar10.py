@@ -7,8 +7,6 @@
 A record of the binary release is one byte of label, then 1024 bytes of each of red, green and blue.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
@@ -47,7 +45,6 @@ def layout(folder: Path) -> str:
 
 
 def load(folder: Path, split: str) -> Images:
-    """The images of one split, "train" or "test"."""
     kind = layout(folder)
     if kind == "folder":
         return by_class.load(folder / split, SIDE)

@@ -1,7 +1,5 @@
 """Images in a folder by class: `<folder>/<class>/<image>.jpg` or .png, all of one size."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

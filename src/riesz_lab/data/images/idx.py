@@ -5,8 +5,6 @@
 The header is checked before anything is allocated; no more than it announces is unpacked.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import struct
@@ -25,7 +23,6 @@ FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 
 
 def load(folder: Path, split: str) -> Images:
-    """The images of one split, "train" or "test"."""
     images, labels = FILES[:2] if split == "train" else FILES[2:]
     images_NHW, labels_N = read(find(folder, images), dims=3), read(find(folder, labels), dims=1)
     if len(images_NHW) != len(labels_N):
@@ -36,7 +33,6 @@ def load(folder: Path, split: str) -> Images:
 
 
 def find(folder: Path, name: str) -> Path:
-    """The file, plain or gzip."""
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path

@@ -3,8 +3,6 @@
 500 images per digit. The first 400 of each are for training, the last 100 for testing.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch
@@ -14,7 +12,6 @@ from riesz_lab.data.images.types import Images
 
 
 def load(split: str) -> Images:
-    """The images of one split, "train" or "test"."""
     images_NHWC, labels_N = _all()
     chosen = []
     for digit in range(10):

@@ -40,9 +40,6 @@ class Splits:
     train: Any
     test: Any
 
-    def swapped(self) -> Self:
-        return replace(self, train=self.test, test=self.train)  # type: ignore[type-var]
-
     def limited(self, train: int | None, test: int | None) -> Self:
         """The first so many images of a fixed shuffle: the same ones for every seed."""
         return replace(self, train=_limited(self.train, train), test=_limited(self.test, test))  # type: ignore[type-var]
@@ -56,8 +53,7 @@ class Splits:
         return replace(self, train=take(self.train, order[count:]), test=take(self.train, order[:count]))  # type: ignore[type-var]
 
     def prepared(self, config: Config) -> Self:
-        """The splits as the config divides them."""
-        data = self.swapped() if config.swap_splits else self
+        data = replace(self, train=self.test, test=self.train) if config.swap_splits else self  # type: ignore[type-var]
         data = data.limited(config.train_limit, config.test_limit)
         return data.held_out(config.hold_out) if config.hold_out else data
 

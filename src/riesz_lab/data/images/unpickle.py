@@ -5,8 +5,6 @@ array. The names those calls may use stand for inert records defined here, so th
 before they are checked.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from pathlib import Path

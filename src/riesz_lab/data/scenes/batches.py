@@ -3,8 +3,6 @@
 Shape suffixes: N scenes, H height, W width, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,19 +26,12 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class SceneBatch:
-    """Scenes for a step.
+    """Scenes for a step."""
 
-    Attributes:
-        images_NHWC: uint8.
-        labels_NHW: uint8, classes and `VOID`.
-        edges_NHW: bool, between objects; None without instances.
-        pixels: the number that are not void.
-    """
-
-    images_NHWC: Tensor
-    labels_NHW: Tensor
-    edges_NHW: Tensor | None
-    pixels: int
+    images_NHWC: Tensor  # uint8
+    labels_NHW: Tensor  # uint8, classes and `VOID`
+    edges_NHW: Tensor | None  # bool, between objects; None without instances
+    pixels: int  # the number that are not void
 
     def __len__(self) -> int:
         return len(self.labels_NHW)
@@ -77,14 +68,9 @@ class SceneDataset(Dataset[SceneBatch | LabError]):
             decoded: Iterator[SceneBatch | LabError] = (collate([self[key] for key in batch]) for batch in keys)
         else:
             # A separate generator: the loader would otherwise draw from the global one.
+            order, chance = [list(batch) for batch in keys], torch.Generator()
             decoded = iter(
-                DataLoader(
-                    self,
-                    batch_sampler=[list(batch) for batch in keys],
-                    collate_fn=collate,
-                    num_workers=workers,
-                    generator=torch.Generator(),
-                )
+                DataLoader(self, batch_sampler=order, collate_fn=collate, num_workers=workers, generator=chance)
             )
         for batch in decoded:
             if isinstance(batch, LabError):
@@ -98,11 +84,9 @@ class SceneDataset(Dataset[SceneBatch | LabError]):
 
 def collate(items: Sequence[SceneBatch | LabError]) -> SceneBatch | LabError:
     """Join batches. Smaller scenes are padded with void, to the right and below."""
-    batches = []
-    for item in items:
-        if isinstance(item, LabError):
-            return item
-        batches.append(item)
+    batches = [item for item in items if not isinstance(item, LabError)]
+    if len(batches) < len(items):
+        return next(item for item in items if isinstance(item, LabError))
     count = sum(len(batch) for batch in batches)
     height, width = (max(batch.labels_NHW.shape[dim] for batch in batches) for dim in (1, 2))
     images = torch.tensor(MEAN_COLOUR, dtype=torch.uint8).expand(count, height, width, 3).clone()

@@ -5,8 +5,6 @@
 below one folder, or the same inside train.zip, val.zip and test.zip. Images may be JPEG or PNG.
 """
 
-from __future__ import annotations
-
 from pathlib import Path, PurePosixPath
 
 from riesz_lab.data import files

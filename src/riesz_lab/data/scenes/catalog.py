@@ -1,7 +1,5 @@
 """The built-in datasets of scenes, and where their files belong: their licences ask users to fetch them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +13,13 @@ from riesz_lab.utils.importing import load_object
 
 @dataclass(frozen=True, kw_only=True)
 class SceneDatasetInfo:
-    """A built-in dataset of scenes.
+    """A built-in dataset of scenes."""
 
-    Attributes:
-        summary: one line on what it is.
-        images: how many for training and for testing.
-        labels: its classes, for a label set: "train" or "all".
-        scenes: from a folder and a split to its scenes.
-        by_hand: where to get it and how to lay it out.
-    """
-
-    summary: str
-    images: tuple[int, int]
-    labels: Callable[[str], Labels]
-    scenes: Callable[[Path, str], tuple[Scene, ...]]
-    by_hand: str
+    summary: str  # one line on what it is
+    images: tuple[int, int]  # how many for training and for testing
+    labels: Callable[[str], Labels]  # its classes, for a label set: "train" or "all"
+    scenes: Callable[[Path, str], tuple[Scene, ...]]  # from a folder and a split to its scenes
+    by_hand: str  # where to get it and how to lay it out
 
 
 SCENES: dict[str, SceneDatasetInfo] = {

@@ -4,8 +4,6 @@ A mask is one number per pixel. `Labels` maps these numbers to classes 0..n-1, o
 nor scored.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,8 +36,7 @@ class Labels:
     def table(self) -> np.ndarray:
         """Mask value to class; values that are not allowed are void here, and found by `unknown_value`."""
         table = np.full(256, VOID, np.uint8)
-        for value, label in self.values.items():
-            table[value] = label
+        table[list(self.values)] = list(self.values.values())
         return table
 
     @cached_property
@@ -56,7 +53,6 @@ class Labels:
 
     @property
     def allowed(self) -> str:
-        """The allowed values as text."""
         kept = sorted(value for value, label in self.values.items() if label != VOID)
         void = sorted(value for value, label in self.values.items() if label == VOID)
         text = f"{kept[0]} to {kept[-1]}" if kept == list(range(kept[0], kept[-1] + 1)) else ", ".join(map(str, kept))
@@ -71,13 +67,7 @@ def plain(names: tuple[str, ...], colours: tuple[Colour, ...], void: int) -> Lab
 def voc_colours(count: int) -> tuple[Colour, ...]:
     """PascalVOC's colours: the bits of a class go to red, green and blue in turn, from the top."""
 
-    def colour(label: int) -> Colour:
-        red = green = blue = 0
-        for bit in range(8):
-            red |= (label & 1) << (7 - bit)
-            green |= (label >> 1 & 1) << (7 - bit)
-            blue |= (label >> 2 & 1) << (7 - bit)
-            label >>= 3
-        return red, green, blue
+    def channel(label: int, first: int) -> int:
+        return sum((label >> (3 * bit + first) & 1) << (7 - bit) for bit in range(8))
 
-    return tuple(colour(label) for label in range(count))
+    return tuple((channel(label, 0), channel(label, 1), channel(label, 2)) for label in range(count))

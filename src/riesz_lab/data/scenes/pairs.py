@@ -5,8 +5,6 @@
 classes.txt                      the names of the classes, one per line, in this order
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from riesz_lab.data.files import IMAGE_SUFFIXES, File, existing
@@ -18,7 +16,6 @@ MOST_CLASSES = 254
 
 
 def load(folder: Path) -> Scenes:
-    """Such a dataset."""
     train, test = (paired(folder / split / "images", folder / split / "masks") for split in ("train", "test"))
     return Scenes(train, test, _labels(folder / "classes.txt"))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -30,7 +32,6 @@ class Scene:
     instances: File | None = None
 
     def read(self, labels: Labels) -> Pixels:
-        """Decode and check it."""
         image = decode(self.image, IMAGE_FORMATS).convert("RGB")
         mask = decode(self.mask, MASK_FORMATS)
         if mask.mode not in ("P", "L"):
@@ -62,12 +63,16 @@ class Pixels:
         """Resize: the image is interpolated, classes and objects are not."""
         if self.image.size == (width, height):
             return self
-        size = (width, height)
-        return Pixels(
-            self.image.resize(size, Image.Resampling.BICUBIC),
-            self.classes.resize(size, Image.Resampling.NEAREST),
-            None if self.objects is None else self.objects.resize(size, Image.Resampling.NEAREST),
-        )
+        how = (Image.Resampling.BICUBIC, Image.Resampling.NEAREST, Image.Resampling.NEAREST)
+        return self.map(lambda image, resampling: image.resize((width, height), resampling), *how)
+
+    def map(self, change: Callable[[Image.Image, Any], Image.Image], *arguments: Any) -> Pixels:
+        """Change image, classes and objects, each with its own argument."""
+        images = (self.image, self.classes, self.objects)
+        parts = [
+            None if each is None else change(each, argument) for each, argument in zip(images, arguments, strict=True)
+        ]
+        return Pixels(*parts)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -85,5 +90,4 @@ class Scenes(Splits):
 
     @property
     def instances(self) -> bool:
-        """Whether every scene has instances."""
         return all(scene.instances is not None for scene in (*self.train, *self.test))

@@ -3,8 +3,6 @@
 Augmentation follows from a seed per scene and epoch alone: it does not depend on the process or the order of decoding.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 
@@ -23,20 +21,13 @@ COLOUR = 0.25
 
 @dataclass(frozen=True)
 class View:
-    """Size and augmentation.
+    """Size and augmentation."""
 
-    Attributes:
-        height, width: of the network's input.
-        whole: keep the size of scenes, without augmentation; height and width are ignored.
-        resize: resize every scene to this size first; otherwise they are cropped to it.
-        augment: "none", "flip", or "scale-crop-flip-colour".
-    """
-
-    height: int
+    height: int  # of the network's input
     width: int
-    resize: bool
-    whole: bool = False
-    augment: str = "none"
+    resize: bool  # resize every scene to this size first; otherwise they are cropped to it
+    whole: bool = False  # keep the size of scenes, without augmentation; height and width are ignored
+    augment: str = "none"  # "none", "flip", or "scale-crop-flip-colour"
 
     def first(self, pixels: Pixels) -> Pixels:
         """The part that is the same in every epoch."""
@@ -55,7 +46,7 @@ class View:
         elif not self.resize:
             pixels = self._cropped(pixels, 0.5, 0.5)
         if self.augment != "none" and chance.random() < 0.5:
-            pixels = _flipped(pixels)
+            pixels = pixels.map(lambda image, _: ImageOps.mirror(image), None, None, None)
         if self.augment == "scale-crop-flip-colour":
             image = pixels.image
             for kind in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
@@ -73,19 +64,7 @@ class View:
             out.paste(image, (-left, -top))
             return out
 
-        return Pixels(
-            window(pixels.image, MEAN_COLOUR),
-            window(pixels.classes, VOID),
-            None if pixels.objects is None else window(pixels.objects, 0),
-        )
-
-
-def _flipped(pixels: Pixels) -> Pixels:
-    return Pixels(
-        ImageOps.mirror(pixels.image),
-        ImageOps.mirror(pixels.classes),
-        None if pixels.objects is None else ImageOps.mirror(pixels.objects),
-    )
+        return pixels.map(window, MEAN_COLOUR, VOID, 0)
 
 
 def edges(objects_HW: np.ndarray) -> np.ndarray:

@@ -5,8 +5,6 @@ SegmentationClass/<name>.png             palette images; 255 is void
 ImageSets/Segmentation/{train,val}.txt   one name per line
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

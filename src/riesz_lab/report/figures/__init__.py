@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures.curves import appendix, curves
-from riesz_lab.report.figures.differences import controls, directions
+from riesz_lab.report.figures.differences import controls, directions, overview
 from riesz_lab.report.figures.histogram import histogram
 from riesz_lab.report.figures.kernels import kernels
 from riesz_lab.report.figures.lambda_sweep import lambda_sweep
-from riesz_lab.report.figures.overview import overview
 from riesz_lab.report.figures.regularity import regularity
 from riesz_lab.report.figures.spectra import spectra
 from riesz_lab.report.figures.speed import speed
@@ -25,16 +24,21 @@ class Entry:
     """A figure that can be made.
 
     Attributes:
-        make: the figure from evidence; None if the stored files do not allow it.
+        draw: the figure from evidence; None, or one without panels, if the stored files do not allow it.
         about: its content.
         needs: the stored files it needs, and the command that stores them.
         number: its number in the paper; 0 if it is not there.
     """
 
-    make: Callable[[Evidence], Figure | None]
+    draw: Callable[[Evidence], Figure | None]
     about: str
     needs: str
     number: int = 0
+
+    def make(self, evidence: Evidence) -> Figure | None:
+        """The figure; None if the stored files do not allow it."""
+        figure = self.draw(evidence)
+        return figure if figure and figure.panels else None
 
 
 FIGURES: dict[str, Entry] = {

@@ -29,20 +29,14 @@ def curves(evidence: Evidence) -> Figure | None:
     )
 
 
-def appendix(evidence: Evidence) -> Figure | None:
+def appendix(evidence: Evidence) -> Figure:
     """All other settings, per batch size and optimizer."""
     chosen = _main_setting(evidence)
     rest = [pair for pair in _with_curves(evidence) if chosen is None or pair[0] != chosen[0]]
     rest.sort(key=lambda pair: (pair[0].dataset, pair[0].model, pair[0].optimizer, -pair[0].batch_size))
-    panels = [
-        panel
-        for base, methods in rest
-        for panel in _panels(
-            evidence, methods, f"{short_scale(base)}, {OPTIMIZERS.get(base.optimizer, base.optimizer)}: "
-        )
-    ]
-    if not panels:
-        return None
+    panels: list[Panel] = []
+    for base, methods in rest:
+        panels += _panels(evidence, methods, f"{short_scale(base)}, {OPTIMIZERS.get(base.optimizer, base.optimizer)}: ")
     return Figure(
         name="appendix",
         title="Accuracy by epoch, per batch size and optimizer",

@@ -1,4 +1,4 @@
-"""Figure 5 and the controls: each arm's difference to its baseline, with its interval."""
+"""Figure 5, the controls and the overview: each arm's difference to its baseline, with its interval."""
 
 from __future__ import annotations
 
@@ -10,10 +10,21 @@ from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.labels import COLORS, metric_kind, scale, score_label
 from riesz_lab.sweeps import Row, Table
 
+MAX_PANELS = 8
 INTERVALS = "Points are mean differences over pairs of trials with the same seed; bars are paired-t 95% intervals."
 
 
-def directions(evidence: Evidence) -> Figure | None:
+def overview(evidence: Evidence) -> Figure:
+    return Figure(
+        name="overview",
+        title="All comparisons at a glance",
+        caption=f"{INTERVALS} Right of zero, the method has the higher score.",
+        alt=f"Of {len(evidence.comparisons)} comparisons: {evidence.verdicts}.",
+        panels=[_forest(table) for table in _compared(evidence.tables)[:MAX_PANELS]],
+    )
+
+
+def directions(evidence: Evidence) -> Figure:
     return _figure(
         evidence.tables_of("directions"),
         "directions",
@@ -23,7 +34,7 @@ def directions(evidence: Evidence) -> Figure | None:
     )
 
 
-def controls(evidence: Evidence) -> Figure | None:
+def controls(evidence: Evidence) -> Figure:
     # Not by name: `riesz compare --controls` belongs to no named sweep.
     return _figure(
         [table for table in evidence.tables if any(map(_is_control, table.rows.values()))],
@@ -40,10 +51,12 @@ def _is_control(row: Row) -> bool:
     return row.arm.config.control != "none" and row.comparison is not None and row.comparison.n > 0
 
 
-def _figure(tables: Sequence[Table], name: str, title: str, caption: str) -> Figure | None:
-    tables = [table for table in tables if any(one.n for one in table.comparisons.values())]
-    if not tables:
-        return None
+def _compared(tables: Sequence[Table]) -> list[Table]:
+    return [table for table in tables if any(one.n for one in table.comparisons.values())]
+
+
+def _figure(tables: Sequence[Table], name: str, title: str, caption: str) -> Figure:
+    tables = _compared(tables)
     scales = "; ".join(dict.fromkeys(scale(table.sweep.arms[0].config) for table in tables))
     verdicts = [one.verdict for table in tables for one in table.comparisons.values() if one.n]
     return Figure(
@@ -52,11 +65,11 @@ def _figure(tables: Sequence[Table], name: str, title: str, caption: str) -> Fig
         caption=f"{caption} {INTERVALS} {scales}.",
         alt=f"{verdicts.count('better')} of {len(verdicts)} are better than their baseline, {verdicts.count('worse')}"
         " worse; of the rest no such claim is made.",
-        panels=[forest(table) for table in tables],
+        panels=[_forest(table) for table in tables],
     )
 
 
-def forest(table: Table) -> Panel:
+def _forest(table: Table) -> Panel:
     """All comparisons of a table, one below the other."""
     times = 100.0 if table.percent else 1.0
     by_metric: dict[str, list[Row]] = {}

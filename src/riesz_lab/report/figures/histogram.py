@@ -16,7 +16,7 @@ MAX_PANELS = 4
 MAX_METHODS = 4
 
 
-def histogram(evidence: Evidence) -> Figure | None:
+def histogram(evidence: Evidence) -> Figure:
     """The settings with most trials per method; fewer than `MIN_TRIALS` make no histogram."""
     panels: list[Panel] = []
     deviations = []
@@ -30,31 +30,16 @@ def histogram(evidence: Evidence) -> Figure | None:
         if len(scores) < 2 or len(panels) == MAX_PANELS or pooled.min() == pooled.max():
             continue
         edges = np.linspace(pooled.min(), pooled.max() or 1.0, BINS + 1)
-        styles = dashes({name: methods[name] for name in scores})
-        panels.append(
-            Panel(
-                title=f"{short_scale(base)}: {min(map(len, scores.values()))} or more trials each",
-                x=score_label(score_of(methods)) + (" in %" if percent else ""),
-                y="trials",
-                series=[
-                    Series(
-                        name=name,
-                        x=((edges[1:] + edges[:-1]) / 2).tolist(),
-                        y=np.histogram(values, edges)[0].astype(float).tolist(),
-                        kind="bars",
-                        color=color(methods[name][0].config),
-                        dash=styles[name],
-                    )
-                    for name, values in scores.items()
-                ],
-            )
-        )
-        deviations.append(
-            f"{short_scale(base)}, standard deviations: "
-            + ", ".join(f"{name} {np.std(values, ddof=1):.2g}" for name, values in scores.items())
-        )
-    if not panels:
-        return None
+        centres, styles, series = (edges[1:] + edges[:-1]) / 2, dashes(scores), []
+        for name, values in scores.items():
+            counts = np.histogram(values, edges)[0].astype(float).tolist()
+            tint, dash = color(methods[name][0].config), styles[name]
+            series.append(Series(name=name, x=centres.tolist(), y=counts, kind="bars", color=tint, dash=dash))
+        title = f"{short_scale(base)}: {min(map(len, scores.values()))} or more trials each"
+        x = score_label(score_of(methods)) + (" in %" if percent else "")
+        panels.append(Panel(title=title, x=x, y="trials", series=series))
+        spreads = ", ".join(f"{name} {np.std(values, ddof=1):.2g}" for name, values in scores.items())
+        deviations.append(f"{short_scale(base)}, standard deviations: {spreads}")
     return Figure(
         name="histogram",
         title="Test scores over trials",

@@ -18,10 +18,10 @@ METRICS = {
 def kernels(evidence: Evidence) -> Figure:
     """Needs no trial: it follows from the definitions."""
     del evidence
-    series = [
-        Series(name=name, x=range(-N // 2, N // 2), y=_kernel(metric), color=color, dash=dash)
-        for dash, (name, (metric, color)) in enumerate(METRICS.items())
-    ]
+    series = []
+    for dash, (name, (metric, color)) in enumerate(METRICS.items()):
+        y_N = (N * metric.kernel(N).roll(N // 2)).tolist()
+        series.append(Series(name=name, x=range(-N // 2, N // 2), y=y_N, color=color, dash=dash))
     x, y = "distance in output channels", "n x kernel"
     return Figure(
         name="kernels",
@@ -36,7 +36,3 @@ def kernels(evidence: Evidence) -> Figure:
             Panel(title="Close up", series=series[:2], x=x, y=y),
         ],
     )
-
-
-def _kernel(metric: riesz.Metric) -> list[float]:
-    return [float(value) for value in N * metric.kernel(N).roll(N // 2)]

@@ -18,11 +18,9 @@ READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, l
 Points = dict[str, dict[float, list[float]]]
 
 
-def lambda_sweep(evidence: Evidence) -> Figure | None:
+def lambda_sweep(evidence: Evidence) -> Figure:
     tables = evidence.tables_of("lambda-mnist", "lambda-fashion")
     shown = [(table.sweep.arms[0].config, points) for table in tables if (points := _points(table))]
-    if not shown:
-        return None
     return Figure(
         name="lambda",
         title="Test accuracy by lam",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from scipy import stats
 
@@ -72,7 +70,12 @@ def _interval(name: str, x: list[float], values_TX: Array, **style: int) -> Seri
 
 def _curve(evidence: Evidence, trial: StoredTrial, direction: str, shuffled: bool) -> Array | None:
     """The mean over layers at each distance; a layer counts as far as it reaches."""
-    rows = list(_layer_curves(evidence.conv_weights(trial), direction, shuffled))
+    rows = []
+    for weight_OIK in evidence.conv_weights(trial).values():
+        weight = weight_OIK if direction == "output" else weight_OIK.swapaxes(0, 1)
+        order = np.random.default_rng(len(weight)).permutation if shuffled else None
+        if (curve := correlation_curve(weight, order)) is not None:
+            rows.append(curve)
     if not rows:
         return None
     reach = min(MAX_DISTANCE, max(map(len, rows)))
@@ -80,14 +83,6 @@ def _curve(evidence: Evidence, trial: StoredTrial, direction: str, shuffled: boo
     for index, row in enumerate(rows):
         table[index, : min(reach, len(row))] = row[:reach]
     return np.asarray(np.nanmean(table, axis=0))
-
-
-def _layer_curves(weights: dict[str, Array], direction: str, shuffled: bool) -> Iterator[Array]:
-    for weight_OIK in weights.values():
-        weight = weight_OIK if direction == "output" else weight_OIK.swapaxes(0, 1)
-        curve = correlation_curve(weight, order=np.random.default_rng(len(weight)).permutation if shuffled else None)
-        if curve is not None:
-            yield curve
 
 
 def _describe(panel: Panel) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from riesz_lab.config import Config
 from riesz_lab.report.evidence import Array, Evidence, Methods
-from riesz_lab.report.figure import Panel, Series, series_around
+from riesz_lab.report.figure import Panel, Points, Series, series_around
 from riesz_lab.report.labels import color, score_label
 from riesz_lab.sweeps.results import is_percent
 
@@ -15,9 +15,7 @@ MAX_POINTS = 80
 """Points of a curve over epochs; longer ones are thinned to keep the page small."""
 
 
-def band(
-    name: str, x: Sequence[float] | Sequence[str], values_TX: Array, config: Config, times: float = 1.0, **style: Any
-) -> Series:
+def band(name: str, x: Points, values_TX: Array, config: Config, times: float = 1.0, **style: Any) -> Series:
     """Mean over trials with a band of one standard deviation."""
     step = -(-len(x) // MAX_POINTS)
     x, values_TX = x[::-1][::step][::-1], values_TX[:, ::-1][:, ::step][:, ::-1]  # the last epoch stays
@@ -26,7 +24,7 @@ def band(
     return series_around(name, x, values_TX.mean(0) * times, spread_X, color=color(config), note=note, **style)
 
 
-def dashes(methods: Methods) -> dict[str, int]:
+def dashes(methods: Iterable[str]) -> dict[str, int]:
     """A dash for each method, so that lines differ in more than colour, and show where they overlap."""
     return {name: (0, 1, 3)[index % 3] for index, name in enumerate(methods)}
 

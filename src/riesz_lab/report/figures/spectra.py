@@ -36,10 +36,12 @@ def spectra(evidence: Evidence) -> Figure | None:
     for (name, trials), dash in zip(methods.items(), dashes(methods).values(), strict=True):
         config = trials[0].config
         by_name.append(band(name, *by_epoch(evidence, trials, mean_frequency), config, dash=dash))
-        of_mean.append(band(name, *by_epoch(evidence, trials, _share_of_mean), config, dash=dash))
+        of_mean.append(band(name, *by_epoch(evidence, trials, lambda row: row["spectrum"][0]), config, dash=dash))
         _, shares_TEB = by_epoch(evidence, trials, _relative_power)
         last = shares_TEB[:, -1].mean(0).tolist()
         by_frequency.append(Series(name=name, x=frequencies, y=last, color=color(config), dash=dash))
+    text = "{}: mean frequency {:.3f} in the first, {:.3f} in the last epoch"
+    changes = [text.format(series.name, series.y[0], series.y[-1]) for series in by_name]
     return Figure(
         name="spectra",
         title="Spectra of the updates along the output",
@@ -47,11 +49,7 @@ def spectra(evidence: Evidence) -> Figure | None:
         " channels move alike; 1: neighbours move oppositely; coarse to fine would be a curve that rises), the share of"
         " its power in the mean over channels, and its power by frequency in the last epoch, relative to white noise."
         f" Mean over layers; bands are one standard deviation over seeds. {scale(base)}.",
-        alt="; ".join(
-            f"{one.name}: mean frequency {one.y[0]:.3f} in the first, {one.y[-1]:.3f} in the last epoch"
-            for one in by_name
-        )
-        + ".",
+        alt=f"{'; '.join(changes)}.",
         panels=[
             Panel(title="mean frequency", x="epoch", y="mean frequency", series=by_name),
             Panel(title="share of the mean over channels", x="epoch", y="share of power", series=of_mean),
@@ -80,7 +78,7 @@ def setting_with_updates(evidence: Evidence) -> tuple[Config, Methods] | None:
         usable = {
             name: kept
             for name, trials in methods.items()
-            if (kept := [trial for trial in trials if any(map(layers_of, evidence.updates(trial)))])
+            if (kept := [trial for trial in trials if any(map(layers_of, evidence.rows(trial, "updates")))])
         }
         if usable:
             return base, usable
@@ -94,7 +92,7 @@ def by_epoch(
     return align(
         {
             row["epoch"]: np.mean(np.array([value(layer) for layer in layers.values()]), axis=0)
-            for row in evidence.updates(trial)
+            for row in evidence.rows(trial, "updates")
             if (layers := layers_of(row))
         }
         for trial in trials
@@ -115,10 +113,6 @@ def mean_frequency(layer: dict[str, Any]) -> float:
 def _centres(n: int) -> tuple[float, ...]:
     """The mean frequency of each part of a spectrum, 1 for the highest."""
     return (0.0, *(sum(part) / len(part) / (n // 2) if part else 0.0 for part in parts(n)))
-
-
-def _share_of_mean(layer: dict[str, Any]) -> float:
-    return float(layer["spectrum"][0])
 
 
 def _relative_power(layer: dict[str, Any]) -> Array:

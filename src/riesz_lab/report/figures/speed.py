@@ -9,23 +9,19 @@ from riesz_lab.report.figure import Figure, Panel, Series
 CLAIM = "rivals"
 
 
-def speed(evidence: Evidence) -> Figure | None:
+def speed(evidence: Evidence) -> Figure:
     shapes: dict[str, list[Measurement]] = {}
     for measurement in evidence.benchmarks:
         if measurement.claim == CLAIM:
             shapes.setdefault(measurement.shape, []).append(measurement)
-    if not shapes:
-        return None
     ranked = {shape: sorted(rows, key=lambda row: row.median) for shape, rows in shapes.items()}
     where = "; ".join(sorted({row.where for rows in ranked.values() for row in rows}))
+    fastest = (f"{shape}: fastest is {rows[0].rival}, {1e3 * rows[0].median:.3g} ms" for shape, rows in ranked.items())
     return Figure(
         name="speed",
         title="Time to direct all gradients of a network",
         caption=f"Median and 20% to 80% of runs; lower is better. {where}.",
-        alt="; ".join(
-            f"{shape}: fastest is {rows[0].rival}, {1e3 * rows[0].median:.3g} ms" for shape, rows in ranked.items()
-        )
-        + ".",
+        alt=f"{'; '.join(fastest)}.",
         panels=[_panel(shape, rows) for shape, rows in ranked.items()],
     )
 
@@ -35,17 +31,9 @@ def _panel(shape: str, rows: list[Measurement]) -> Panel:
     for dash, (name, color) in enumerate((("riesz", 1), ("others", 0))):
         shown = [row for row in rows if row.rival.startswith("riesz") == (name == "riesz")]
         if shown:
+            x, note = [row.rival for row in shown], "ms (20% to 80% of runs)"
+            y, low, high = ([1e3 * getattr(row, key) for row in shown] for key in ("median", "p20", "p80"))
             series.append(
-                Series(
-                    name=name,
-                    x=[row.rival for row in shown],
-                    y=[1e3 * row.median for row in shown],
-                    low=[1e3 * row.p20 for row in shown],
-                    high=[1e3 * row.p80 for row in shown],
-                    kind="points",
-                    color=color,
-                    dash=dash,
-                    note="ms (20% to 80% of runs)",
-                )
+                Series(name=name, x=x, y=y, low=low, high=high, kind="points", color=color, dash=dash, note=note)
             )
     return Panel(title=shape, y="ms, logarithmic", series=series, sideways=True, log_y=True)

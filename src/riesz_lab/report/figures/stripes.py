@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods
+from riesz_lab.report.evidence import Evidence, Methods, main_methods
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import scale
 from riesz_lab.store import StoredTrial
@@ -45,9 +45,5 @@ def _setting(evidence: Evidence) -> Methods | None:
 
 def _layer(evidence: Evidence, trial: StoredTrial) -> str:
     """The layer with the largest image; empty if there is none."""
-
-    def area(weight_OIK: Array) -> int:
-        return weight_OIK[:MAX_SIDE, :MAX_SIDE, 0].size
-
     weights = {name: w for name, w in evidence.conv_weights(trial).items() if min(w.shape[:2]) > 1}
-    return max(weights, key=lambda name: area(weights[name]), default="")
+    return max(weights, key=lambda name: weights[name][:MAX_SIDE, :MAX_SIDE, 0].size, default="")

@@ -15,14 +15,12 @@ from riesz_lab.report.labels import scale, short_scale
 SEGMENTATION_KEYS = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "test_miou")
 
 
-def segmentation(evidence: Evidence) -> Figure | None:
+def segmentation(evidence: Evidence) -> Figure:
     settings = evidence.settings_of("segmentation")
     panels = []
     for base, methods in settings:
         prefix = f"{short_scale(base)}: " if len(settings) > 1 else ""
         panels += epoch_panels(evidence, methods, SEGMENTATION_KEYS, prefix) + _gap_panels(methods, prefix)
-    if not panels:
-        return None
     return Figure(
         name="voc",
         title="Segmentation: losses, accuracy and generalisation gap",
@@ -37,26 +35,24 @@ def segmentation(evidence: Evidence) -> Figure | None:
     )
 
 
-def fid(evidence: Evidence) -> Figure | None:
+def fid(evidence: Evidence) -> Figure:
     settings = evidence.settings_of("generation")
     panels = [
         replace(panel, title=short_scale(base))
         for base, methods in settings
         for panel in epoch_panels(evidence, methods, [score_of(methods)])
     ]
-    if not panels:
-        return None
+    collapsed = (
+        f"{name}: {count_collapsed(trials)} of {len(trials)} trials collapsed or diverged"
+        for _, methods in settings
+        for name, trials in methods.items()
+    )
     return Figure(
         name="fid",
         title="Image synthesis: FID by epoch",
         caption="Lower is better. A score that says proxy comes from a small fixed network and is comparable with no"
         f" published FID. Bands are one standard deviation over seeds. {_scales(settings)}.",
-        alt="; ".join(
-            f"{name}: {count_collapsed(trials)} of {len(trials)} trials collapsed or diverged"
-            for _, methods in settings
-            for name, trials in methods.items()
-        )
-        + ".",
+        alt=f"{'; '.join(collapsed)}.",
         panels=panels,
     )
 

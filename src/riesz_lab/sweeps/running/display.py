@@ -24,10 +24,9 @@ class Lines(Watcher):
 
     def __init__(self, sweep: Sweep, pending: Pending, runs: Path, slots: int):
         self.sweep, self.pending, self.runs, self.slots = sweep, pending, runs, slots
-        self.labels: dict[str, str] = {}
-        for arm in sweep.arms:
-            for config in sweep.configs(arm):
-                self.labels.setdefault(config.id, arm.label)
+        # Of arms that share a trial, the first names it.
+        arms = reversed(sweep.arms)
+        self.labels = {config.id: arm.label for arm in arms for config in sweep.configs(arm)}
         self.total = len(self.labels)
         self.times: list[float] = []
 
@@ -41,7 +40,6 @@ class Lines(Watcher):
         print(text, flush=True)
 
     def left(self) -> str:
-        """Time left, from the trials that ended in this session."""
         if not self.times:
             return "?"
         return progress.clock(len(self.pending.waiting) * sum(self.times) / len(self.times) / self.slots)
@@ -117,7 +115,6 @@ class Live(Lines):
 
 
 def make_display(kind: progress.Kind, sweep: Sweep, pending: Pending, runs: Path, slots: int) -> Lines:
-    """The display for this terminal."""
     if kind == "none":
         return _Silent(sweep, pending, runs, slots)
     if kind == "live" or (kind == "auto" and sys.stdout.isatty()):

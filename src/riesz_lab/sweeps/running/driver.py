@@ -7,8 +7,6 @@ Requirements it meets:
 - a trial that another process works on is waited for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter, deque

@@ -1,8 +1,6 @@
 """The interface of executors. An executor keeps no results: it starts processes and reports which have ended; the rest
 is read from the trials' directories."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

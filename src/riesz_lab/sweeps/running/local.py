@@ -110,7 +110,6 @@ class _Worker:
         return Ended(self.job, how, tail if how == "failed" else "")
 
     def stderr_tail(self) -> str:
-        """The last line of its output."""
         self.output.seek(max(0, self.output.seek(0, os.SEEK_END) - 2000))
         lines = self.output.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
@@ -131,12 +130,10 @@ def _set_environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def check_share(name: str, value: int | None, default: int) -> int:
-    """A number of workers or threads, or the default if it is None."""
     if value is not None and value < 1:
         raise ConfigError(f"{name}: expected 1 or more, got {value}")
     return default if value is None else value
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

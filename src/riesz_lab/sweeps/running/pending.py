@@ -1,7 +1,5 @@
 """Which trials of a sweep are left to train, read from their directories."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,21 +14,13 @@ ASIDE = "set-aside"
 
 @dataclass
 class Pending:
-    """The trials of a sweep, by id.
+    """The trials of a sweep, by id."""
 
-    Attributes:
-        waiting: to be trained; new ones and interrupted ones.
-        interrupted: how many of the waiting ones have begun.
-        done: the status of complete ones.
-        failed: the reason of failed ones.
-        aside: where damaged ones were moved to, and why.
-    """
-
-    waiting: dict[str, Config] = field(default_factory=dict)
-    interrupted: int = 0
-    done: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    aside: dict[Path, str] = field(default_factory=dict)
+    waiting: dict[str, Config] = field(default_factory=dict)  # to be trained; new ones and interrupted ones
+    interrupted: int = 0  # how many of the waiting ones have begun
+    done: dict[str, str] = field(default_factory=dict)  # the status of complete ones
+    failed: dict[str, str] = field(default_factory=dict)  # the reason of failed ones
+    aside: dict[Path, str] = field(default_factory=dict)  # where damaged ones were moved to, and why
 
 
 def find_pending(configs: list[Config], runs: Path, *, retry_failed: bool = False, set_aside: bool = True) -> Pending:

@@ -5,8 +5,6 @@ here, is off. A cluster started here has its own token, which is never written t
 the token from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import time

@@ -4,8 +4,6 @@ It redirects its output, ends with its driver, and reports through its exit stat
 whose driver is gone, saves first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -38,24 +36,15 @@ EXITS: dict[int, How] = {0: "done", 75: "busy", STOPPED: "stopped", 1: "failed"}
 
 @dataclass(frozen=True, kw_only=True)
 class TrialJob:
-    """A trial to train, as plain values that travel between processes and machines.
+    """A trial to train, as plain values that travel between processes and machines."""
 
-    Attributes:
-        id: of the trial.
-        config: its settings.
-        runs, data_dir: folders, as the worker's machine sees them.
-        accelerator: cpu, cuda, mps or auto.
-        threads: the worker's share of the cores.
-        save_every: seconds between two checkpoints.
-    """
-
-    id: str
-    config: dict[str, Any]
-    runs: str
+    id: str  # of the trial
+    config: dict[str, Any]  # its settings
+    runs: str  # folders, as the worker's machine sees them
     data_dir: str
-    accelerator: Accelerator = "auto"
-    threads: int = 1
-    save_every: float = 60.0
+    accelerator: Accelerator = "auto"  # cpu, cuda, mps or auto
+    threads: int = 1  # the worker's share of the cores
+    save_every: float = 60.0  # seconds between two checkpoints
 
 
 def work(job: TrialJob) -> How:
