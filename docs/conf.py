@@ -55,6 +55,8 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 
 html_theme = "furo"
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
 html_title = f"riesz {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

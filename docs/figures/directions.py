@@ -41,7 +41,7 @@ def main() -> None:
         _arrow(rasterized, (0.0, o + 0.5), (INPUTS, o + 0.5))
         if o + 1 < OUTPUTS:
             rasterized.plot([INPUTS, 0.0], [o + 0.5, o + 1.5], color=canvas.ORANGE, linewidth=1, linestyle=":")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.96))
     canvas.save(figure, __file__)
 
 
