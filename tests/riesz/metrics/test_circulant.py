@@ -76,9 +76,13 @@ def _strategy_of_floats() -> list[str]:
 
 @pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="torch before 2.9 has no setting per backend")
 @pytest.mark.parametrize("setting", ROUNDED)
-def test_rounded_matrix_products_are_not_used(setting, monkeypatch):
-    monkeypatch.setattr(torch.backends.mkldnn.matmul, "fp32_precision", setting)
-    assert _strategy_of_floats() == ["fft", "matmul"]
+def test_rounded_matrix_products_are_not_used(setting):
+    was = torch.backends.mkldnn.matmul.fp32_precision
+    torch.backends.mkldnn.matmul.fp32_precision = setting
+    try:
+        assert _strategy_of_floats() == ["fft", "matmul"]
+    finally:
+        torch.backends.mkldnn.matmul.fp32_precision = was
 
 
 @pytest.mark.parametrize("setting", ["highest", *ROUNDED.values()])
