@@ -57,7 +57,10 @@ def _matmul_is_rounded(like: Tensor) -> bool:
         return False
     # Not torch.get_float32_matmul_precision: it raises once the newer per-backend settings were used.
     settings = torch.backends.mkldnn if like.device.type == "cpu" else torch.backends.cuda
-    return settings.matmul.fp32_precision not in ("none", "ieee")
+    precision = getattr(getattr(settings, "matmul", None), "fp32_precision", None)
+    if precision is None:  # before torch 2.9 there is one setting for all backends
+        return torch.get_float32_matmul_precision() != "highest"
+    return precision not in ("none", "ieee")
 
 
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:
