@@ -19,8 +19,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from riesz.apply import direct_ as direct_columns_
+from riesz.backends import direct_ as direct_columns_
 from riesz.control import Control, controlled, norm_ratio, put_back
+from riesz.control import products as products_of
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
 from riesz.sharded import collectives
@@ -156,7 +157,7 @@ def _products(parts: Sequence[LocalPart], originals: Sequence[Tensor | None]) ->
     products = []
     for part, f in zip(parts, originals, strict=True):
         zeros = torch.zeros(3, dtype=torch.float64, device=part.device)
-        products.append(zeros if f is None else _local_products(f, part))
+        products.append(zeros if f is None or part.local is None else products_of(f, part.local))
     together: dict[RankGroup, list[int]] = {}
     for index, part in enumerate(parts):
         if dims := part.layout.cutting(tuple(range(len(part.layout.shape)))):
@@ -169,10 +170,3 @@ def _products(parts: Sequence[LocalPart], originals: Sequence[Tensor | None]) ->
         for index, total in zip(indices, totals, strict=True):
             products[index] = total
     return products
-
-
-def _local_products(f: Tensor, part: LocalPart) -> Tensor:
-    assert part.local is not None
-    wide = torch.complex128 if f.is_complex() else torch.float64
-    a, b = f.to(wide).flatten(), part.local.to(wide).flatten()
-    return torch.stack([torch.vdot(x, y).real for x, y in ((a, a), (b, b), (a, b))])

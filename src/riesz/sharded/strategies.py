@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from riesz.apply import direct_
+from riesz.backends import direct_
 from riesz.control import permutation
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Metric, Operator
