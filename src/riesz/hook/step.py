@@ -10,6 +10,7 @@ Requirements it meets:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -158,20 +159,23 @@ class DirectedStep:
                 return
         # Plain gradients need no work: a schedule may end with them.
         skipped = self._tensor_metric if self._metric.returns_input else None
-        work = [(t, g) for t, g in present if t.metric is not skipped]
+        local: list[tuple[Target, Tensor]] = []
+        sharded: list[tuple[Target, Tensor]] = []
+        for target, gradient in present:
+            (sharded if is_dtensor(gradient) else local).append((target, gradient))
+        work = [(t, g) for t, g in local if t.metric is not skipped]
         for target, gradient in work:
             check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
-        local = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
+        # Collectives are under way while local gradients are directed.
+        collect = self._start_sharded(sharded)
         originals = [gradient.clone() for _, gradient in local] if self.recording else []
         by_metric: dict[int, list[tuple[Target, ColumnView]]] = {}
         for target, gradient in work:
-            if not is_dtensor(gradient):
-                by_metric.setdefault(id(target.metric), []).append((target, ColumnView.open(gradient, target.axis)))
+            by_metric.setdefault(id(target.metric), []).append((target, ColumnView.open(gradient, target.axis)))
         for group in by_metric.values():
             self._direct_local(group, group[0][0].metric)
         recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)]
-        sharded = [(target, gradient) for target, gradient in present if is_dtensor(gradient)]
-        recorded += self._direct_sharded(sharded)
+        recorded += collect()
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
         self._report_overflow(directed)
         self._trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
@@ -210,22 +214,28 @@ class DirectedStep:
         for (target, home), copy in zip(work, copies, strict=True):
             controls.put_back(home, copy, target.name, self._control)
 
-    def _direct_sharded(self, present: list[tuple[Target, Tensor]]) -> list[Tensor]:
-        """Direct the DTensors among the gradients; returns what diagnostics need of them while recording."""
+    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> Callable[[], list[Tensor]]:
+        """Start to direct the DTensors among the gradients.
+
+        Returns:
+            A function that finishes it and returns what diagnostics need of them while recording.
+        """
         gradients = {id(target): gradient for target, gradient in present}
         # Those without a gradient count too: every rank must expect the same, and raise if another has one.
         targets = [t for t in self._plan.targets if is_dtensor(t.parameter) or id(t) in gradients]
         if self._metric.returns_input and not self.recording:
             targets = [t for t in targets if t.metric is not self._tensor_metric]
         if not targets:
-            return []
+            return list
         from riesz import sharded
 
         items = [sharded.Item(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
-        return sharded.direct_(items, self._backend, self._control, self.recording)
+        prepared = sharded.prepare(items, self._backend, self._control, check_writable)
+        prepared.start(items, self.recording)
+        return prepared.finish
 
     def _report_overflow(self, directed: list[Tensor]) -> None:
-        """Report infinities that directing made to a gradient scaler, which checked a fused step before it."""
+        """Report overflow caused by directing to the gradient scaler, which checks before a fused step."""
         found_inf = getattr(self.optimizer, "found_inf", None)
         if isinstance(found_inf, Tensor) and directed:
             flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]

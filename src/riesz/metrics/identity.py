@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from riesz.metrics.base import Metric
-from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,12 +20,12 @@ class Identity(Metric):
         tensor([1., 3.])
     """
 
-    native_kind: ClassVar[int | None] = 0
-    off_diagonal: ClassVar[OffDiagonal | None] = "zero"
+    native_kind = 0
+    off_diagonal = "zero"
 
     @property
     def returns_input(self) -> bool:
-        return self.scale + self.blend == 1
+        return self == Identity()
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return torch.ones_like(waves_F)

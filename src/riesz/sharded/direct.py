@@ -13,7 +13,7 @@ Requirements it meets:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,22 +62,34 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
     Returns:
         |f|^2, |g|^2 and <f, g> of every gradient present, if `recording`, else nothing.
     """
-    return prepare(items, backend, control).run(items, recording)
+    prepared = prepare(items, backend, control)
+    prepared.start(items, recording)
+    return prepared.finish()
 
 
 _prepared: dict[object, PreparedStep] = {}
 
 
-def prepare(items: Sequence[Item], backend: str, control: Control) -> PreparedStep:
-    """How to direct these items: as before if the last list like it still holds. Raises where a layout is unsupported.
+Check = Callable[[object, str, Axis], None]
 
-    Nothing is communicated, but for process groups that are new.
+
+def prepare(items: Sequence[Item], backend: str, control: Control, check: Check | None = None) -> PreparedStep:
+    """How to direct these items: as the last list like it, if that still holds. Raises where a layout is unsupported.
+
+    Nothing is touched, and nothing is communicated but for process groups that are new.
+
+    Args:
+        items, backend, control: see `direct_`.
+        check: called with every gradient that was not seen before, its name and its axis; raises if it is not writable.
     """
     key = (backend, control, id(items[0].parameter), tuple(item.gradient is None for item in items))
     known = _prepared.get(key)
     if known is None or not known.holds(items):
         if len(_prepared) >= MAX_PREPARED:
             _prepared.clear()
+        for item in items if check is not None else ():
+            if check is not None and item.gradient is not None:
+                check(item.gradient, f"the gradient of {item.name!r}", item.axis)
         known = _prepared[key] = PreparedStep(items, backend, control)
     return known
 
@@ -104,6 +116,10 @@ class PreparedStep:
         self._fast_paths = [FastPathCache() for _ in self._alone]
         self._exchanges = _exchanges(self._parts, backend, permuted=control == "permuted")
         self._sums = _WholeSums(self._parts)
+        self._recording = False
+        self._present: list[bool] = []
+        self._homes: list[Tensor | None] = []
+        self._originals: list[Tensor | None] = []
         self._set_locals([None] * len(self._parts))
 
     def holds(self, items: Sequence[Item]) -> bool:
@@ -118,39 +134,29 @@ class PreparedStep:
                 return False
         return self._guard.matches([local_of(item.gradient) for item in items if item.gradient is not None])
 
-    def run(self, items: Sequence[Item], recording: bool) -> list[Tensor]:
-        """Direct the gradients of these items, which `holds`; returns what `direct_` does."""
-        on_mesh = [item for item, part in zip(items, self._opened, strict=True) if part is not None]
-        homes = [None if item.gradient is None else local_of(item.gradient) for item in on_mesh]
-        self._set_locals(homes)
-        try:
-            _reduce_partial(self._partial)
-            originals = [home.clone() if recording and home is not None else None for home in homes]
-            if self._control == "norm":
-                self._set_locals([_widened(home) for home in homes])
-            self._solve_()
-            if self._control == "norm":
-                for part, home, ratio in zip(self._parts, homes, self._sums.norm_ratios(homes), strict=True):
-                    if home is not None and part.local is not None:
-                        home.copy_(part.local * ratio.to(part.dtype))
-                self._set_locals(homes)
-            products = iter(self._sums.products(originals) if recording else ())
-            _share_partial(self._partial)
-        finally:
-            self._set_locals([None] * len(self._parts))
-        if not recording:
-            return []
-        # A rank that is not on the mesh of a gradient knows nothing of it.
-        by_item = [torch.zeros(3, dtype=torch.float64) if part is None else next(products) for part in self._opened]
-        return [product for product, item in zip(by_item, items, strict=True) if item.gradient is not None]
-
-    def _set_locals(self, locals_: Sequence[Tensor | None]) -> None:
-        for part, local in zip(self._parts, locals_, strict=True):
-            part.local = local
-
-    def _solve_(self) -> None:
+    def start(self, items: Sequence[Item], recording: bool) -> None:
+        """Begin to direct the gradients of these items, for which this `holds`: collectives are under way."""
+        self._recording = recording
+        self._present = [item.gradient is not None for item in items]
+        gradients = [item.gradient for item, part in zip(items, self._opened, strict=True) if part is not None]
+        self._homes = [None if gradient is None else local_of(gradient) for gradient in gradients]
+        self._set_locals(self._homes)
+        _reduce_partial(self._partial)
+        self._originals = [home.clone() if recording and home is not None else None for home in self._homes]
+        if self._control == "norm":
+            self._set_locals([_widened(home) for home in self._homes])
         for portions in self._exchanges:
             portions[0].start()
+
+    def finish(self) -> list[Tensor]:
+        """Direct them; returns what `direct_` does."""
+        try:
+            return self._finish()
+        finally:
+            self._set_locals([None] * len(self._parts))
+            self._homes, self._originals = [], []
+
+    def _finish(self) -> list[Tensor]:
         for parts, fast_path in zip(self._alone, self._fast_paths, strict=True):
             self._solve_alone_(parts, fast_path)
         for first, *others in self._exchanges:
@@ -158,6 +164,22 @@ class PreparedStep:
             for exchange in others:
                 exchange.start()
                 exchange.finish()
+        if self._control == "norm":
+            for part, home, ratio in zip(self._parts, self._homes, self._sums.norm_ratios(self._homes), strict=True):
+                if home is not None and part.local is not None:
+                    home.copy_(part.local * ratio.to(part.dtype))
+            self._set_locals(self._homes)
+        products = iter(self._sums.products(self._originals) if self._recording else ())
+        _share_partial(self._partial)
+        if not self._recording:
+            return []
+        # A rank that is not on the mesh of a gradient knows nothing of it.
+        by_item = [torch.zeros(3, dtype=torch.float64) if part is None else next(products) for part in self._opened]
+        return [product for product, present in zip(by_item, self._present, strict=True) if present]
+
+    def _set_locals(self, locals_: Sequence[Tensor | None]) -> None:
+        for part, local in zip(self._parts, locals_, strict=True):
+            part.local = local
 
     def _solve_alone_(self, parts: Sequence[LocalPart], fast_path: FastPathCache) -> None:
         locals_: list[Any] = [part.local for part in parts]
