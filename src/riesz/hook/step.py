@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,6 +26,9 @@ from riesz.hook.torch_hooks import is_nested
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
+
+if TYPE_CHECKING:
+    from riesz.sharded import PreparedStep
 
 
 class DirectedStep:
@@ -46,6 +49,7 @@ class DirectedStep:
         self._trace: diagnostics.Trace | None = None
         self._plan = self._make_plan()
         self._fast_path = FastPathCache()
+        self._prepared: PreparedStep | None = None
         self._closure_pending = False
 
     # -- the hooks -------------------------------------------------------------------------------------------------
@@ -120,7 +124,7 @@ class DirectedStep:
         else:
             tensor_metric = metric.as_tensors()
             self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric)
-            self._fast_path = FastPathCache()
+            self._fast_path, self._prepared = FastPathCache(), None
             self._tensor_metric = tensor_metric
         self._metric = metric
         self._trace = None
@@ -132,7 +136,7 @@ class DirectedStep:
         """The targets that have a gradient now; the plan is made again if the optimizer's groups changed."""
         if not self._plan.is_valid(self.optimizer.param_groups):
             old, self._plan = self._plan, self._make_plan()
-            self._fast_path = FastPathCache()
+            self._fast_path, self._prepared = FastPathCache(), None
             same_settings = self._plan.overrides == old.overrides and len(self._plan.seen) >= len(old.seen)
             if same_settings and len(self._plan.targets) < len(old.targets):
                 raise ValueError(
@@ -186,18 +190,25 @@ class DirectedStep:
         The backend compares every gradient; it cannot know which parameter a gradient belongs to, so the optimizer's
         parameters must be the same objects under the same overrides.
         """
-        if not self._fast_path.ready or self.recording or self._trace is not None:
+        if not (self._fast_path.ready or self._prepared) or self.recording or self._trace is not None:
             return False
         if not self._plan.same_parameters(self.optimizer.param_groups):
             return False
         targets = self._plan.targets
         # A parameter without a gradient contributes None, which matches no gradient.
         gradients: list[Any] = [target.parameter.grad for target in targets]
+        if self._prepared is not None:
+            if not self._prepared.holds_gradients(gradients):
+                return False
+            self._prepared.start(gradients, recording=False)
+            self._prepared.finish()
         # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
-        if not self._fast_path.direct_(gradients, self._metric):
+        elif not self._fast_path.direct_(gradients, self._metric):
             return False
         self._report_overflow(gradients)
-        self._trace = diagnostics.Trace.of_local(targets, gradients)
+        # A DTensor is written through its local part.
+        written = gradients if self._prepared is None else [gradient._local_tensor for gradient in gradients]
+        self._trace = diagnostics.Trace.of_written(targets, gradients, written)
         return True
 
     def _direct_local(self, work: list[tuple[Target, ColumnView]], metric: Operator) -> None:
@@ -231,7 +242,9 @@ class DirectedStep:
 
         items = [sharded.Item(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
         prepared = sharded.prepare(items, self._backend, self._control, check_writable)
-        prepared.start(items, self.recording)
+        prepared.start([item.gradient for item in items], self.recording)
+        if len(gradients) == len(self._plan.targets):
+            self._prepared = prepared
         return prepared.finish
 
     def _report_overflow(self, directed: list[Tensor]) -> None:

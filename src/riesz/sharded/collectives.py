@@ -94,7 +94,7 @@ class AllGather:
 
     def start(self, token: int) -> None:
         sent = self._sent.get()
-        sent[:WORD].view(torch.int64).fill_(token)
+        sent.view(torch.int64)[0] = token
         on_group = sent.to(self._group.device)
         self._pending = _all_gather(self._received.get(), on_group, group=self._group.process_group, async_op=True)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
         |f|^2, |g|^2 and <f, g> of every gradient present, if `recording`, else nothing.
     """
     prepared = prepare(items, backend, control)
-    prepared.start(items, recording)
+    prepared.start([item.gradient for item in items], recording)
     return prepared.finish()
 
 
@@ -82,7 +83,8 @@ def prepare(items: Sequence[Item], backend: str, control: Control, check: Check 
         items, backend, control: see `direct_`.
         check: called with every gradient that was not seen before, its name and its axis; raises if it is not writable.
     """
-    key = (backend, control, id(items[0].parameter), tuple(item.gradient is None for item in items))
+    first = items[0]
+    key = (backend, control, id(first.parameter), id(first.metric), tuple(item.gradient is None for item in items))
     known = _prepared.get(key)
     if known is None or not known.holds(items):
         if len(_prepared) >= MAX_PREPARED:
@@ -102,8 +104,7 @@ class PreparedStep:
         self._world: object = dist.group.WORLD
         self._specs = [_spec(item) for item in items]
         self._keys = [(item.name, item.axis, item.metric) for item in items]
-        locals_ = [local_of(item.gradient) for item in items if item.gradient is not None]
-        self._guard = TensorGuard(locals_)
+        self._guard = TensorGuard([local_of(item.gradient) for item in items if item.gradient is not None])
         opened = [open_part(item.gradient, item.parameter, item.axis, item.metric, item.name) for item in items]
         self._opened = opened
         self._parts = [part for part in opened if part is not None]
@@ -124,25 +125,40 @@ class PreparedStep:
 
     def holds(self, items: Sequence[Item]) -> bool:
         """Whether these items have the parameters, layouts, metrics and memory formats that this was made for."""
-        if self._world is not dist.group.WORLD or len(items) != len(self._specs):
+        if len(items) != len(self._keys):
             return False
-        for item, spec, (name, axis, metric) in zip(items, self._specs, self._keys, strict=True):
-            own = _spec(item)
-            if item.metric is not metric or (own is not spec and own != spec):
+        for item, (name, axis, metric) in zip(items, self._keys, strict=True):
+            if item.metric is not metric or item.name != name or (item.axis is not axis and item.axis != axis):
                 return False
-            if item.name != name or (item.axis is not axis and item.axis != axis):
-                return False
-        return self._guard.matches([local_of(item.gradient) for item in items if item.gradient is not None])
+        return self._same_layouts([_spec(item) for item in items]) and self._guard.matches(
+            [local_of(item.gradient) for item in items if item.gradient is not None]
+        )
 
-    def start(self, items: Sequence[Item], recording: bool) -> None:
-        """Begin to direct the gradients of these items, for which this `holds`: collectives are under way."""
+    def holds_gradients(self, gradients: Sequence[Any]) -> bool:
+        """The same for the gradients of all items, none missing, where names, axes and metrics are known to hold."""
+        try:
+            specs, locals_ = [g._spec for g in gradients], [g._local_tensor for g in gradients]
+        except AttributeError:  # None, or no DTensor
+            return False
+        return self._same_layouts(specs) and self._guard.matches(locals_)
+
+    def _same_layouts(self, specs: list[Any]) -> bool:
+        known = self._specs
+        same = len(specs) == len(known) and (all(map(is_, specs, known)) or specs == known)
+        return same and self._world is dist.group.WORLD
+
+    def start(self, gradients: Sequence[Any], recording: bool) -> None:
+        """Begin to direct gradients, one per item or None, for which this `holds`: collectives are under way."""
         self._recording = recording
-        self._present = [item.gradient is not None for item in items]
-        gradients = [item.gradient for item, part in zip(items, self._opened, strict=True) if part is not None]
-        self._homes = [None if gradient is None else local_of(gradient) for gradient in gradients]
+        self._present = [gradient is not None for gradient in gradients]
+        self._homes = [
+            None if gradient is None else local_of(gradient)
+            for gradient, part in zip(gradients, self._opened, strict=True)
+            if part is not None
+        ]
         self._set_locals(self._homes)
         _reduce_partial(self._partial)
-        self._originals = [home.clone() if recording and home is not None else None for home in self._homes]
+        self._originals = [None if home is None else home.clone() for home in self._homes] if recording else []
         if self._control == "norm":
             self._set_locals([_widened(home) for home in self._homes])
         for portions in self._exchanges:
