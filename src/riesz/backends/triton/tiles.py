@@ -1,0 +1,136 @@
+"""How a gradient falls into tiles: by formula, never by trying. An in-place kernel that is tuned runs several times.
+
+A thread holds 16 bytes of a row, a program 128 threads. They cover `pieces` x `columns` lanes, and each lane walks `rows`
+rows of its piece in registers. Columns that fit into one panel of pieces * rows rows are read once and written once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+THREADS = 128
+BYTES_PER_THREAD = 16
+MOST_PIECES = 16
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """One gradient as columns (outer, n, inner) with a stride for each; `blocks` of the outer axis are independent."""
+
+    n: int
+    outer: int
+    inner: int
+    stride_outer: int
+    stride_row: int
+    stride_inner: int
+    blocks: int = 1
+
+    @property
+    def entries(self) -> int:
+        return self.outer * self.n * self.inner
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether its entries lie side by side in the order of (outer, n, inner)."""
+        sizes = (self.outer, self.n, self.inner)
+        strides = (self.stride_outer, self.stride_row, self.stride_inner)
+        wanted = (self.n * self.inner, self.inner, 1)
+        return all(size == 1 or stride == want for size, stride, want in zip(sizes, strides, wanted, strict=True))
+
+    @property
+    def span(self) -> int:
+        """Entries from the first to the last, gaps included."""
+        steps = (self.outer - 1) * self.stride_outer + (self.n - 1) * self.stride_row
+        return steps + (self.inner - 1) * self.stride_inner + 1
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The shape of a program's work; the kernel is compiled for it.
+
+    Attributes:
+        pieces, columns: lanes of a program; for centralization rows and passengers.
+        rows: rows of a piece that are held in registers.
+        levels: log2 of the pieces.
+        vector: entries of one memory access; 1 where neighbours are not side by side or not aligned.
+        one: whether one panel holds a whole column.
+    """
+
+    pieces: int
+    columns: int
+    rows: int
+    levels: int
+    vector: int
+    one: bool
+
+    @property
+    def panel(self) -> int:
+        return self.pieces * self.rows
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Rows a lane of a kernel can hold in 16 bytes a row without spilling: of a whole column, and of a panel of one."""
+
+    whole: int
+    panel: int
+
+
+def as_argument(tile: Tile) -> tuple[int, ...]:
+    return astuple(tile)
+
+
+def column_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
+    """The tile of a kernel that walks along columns."""
+    lanes = THREADS * BYTES_PER_THREAD // itemsize
+    pieces = 1
+    while pieces < MOST_PIECES and pieces * registers.whole < geometry.n:
+        pieces *= 4
+    one = pieces * registers.whole >= geometry.n
+    vector = BYTES_PER_THREAD // itemsize
+    if not (is_aligned and geometry.outer == 1 and _is_vector(geometry, geometry.inner, vector)):
+        vector = 1
+    rows = registers.whole if one else registers.panel
+    return Tile(pieces, lanes // pieces, rows, pieces.bit_length() - 1, vector, one)
+
+
+def row_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
+    """The tile of a kernel that sums over passengers, row by row."""
+    lanes = THREADS * BYTES_PER_THREAD // itemsize
+    outers = geometry.outer // geometry.blocks
+    count, columns = outers * geometry.inner, 32
+    while columns < lanes and columns * registers.whole < count:
+        columns *= 4
+    columns = min(columns, lanes)
+    one = columns * registers.whole >= count
+    vector = BYTES_PER_THREAD // itemsize
+    flat = outers == 1 and _is_vector(geometry, geometry.inner, vector)
+    if not (is_aligned and flat and (geometry.blocks == 1 or geometry.stride_outer % vector == 0)):
+        vector = 1
+    rows = registers.whole if one else registers.panel
+    return Tile(lanes // columns, columns, rows, 0, vector, one)
+
+
+def entry_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
+    """The tile of a kernel that takes entries one by one."""
+    vector = BYTES_PER_THREAD // itemsize
+    if not (is_aligned and geometry.is_dense and geometry.entries % vector == 0):
+        vector = 1
+    return Tile(1, THREADS * BYTES_PER_THREAD // itemsize, registers.whole, 0, vector, True)
+
+
+def _is_vector(geometry: Geometry, width: int, vector: int) -> bool:
+    side_by_side = geometry.stride_inner == 1 or geometry.inner == 1
+    return side_by_side and width % vector == 0 and (geometry.n == 1 or geometry.stride_row % vector == 0)
+
+
+def column_programs(geometry: Geometry, tile: Tile) -> int:
+    return -(-geometry.outer * geometry.inner // tile.columns)
+
+
+def row_programs(geometry: Geometry, tile: Tile) -> int:
+    return -(-geometry.blocks * geometry.n // tile.pieces)
+
+
+def entry_programs(geometry: Geometry, tile: Tile) -> int:
+    return -(-geometry.entries // (tile.columns * tile.rows))
