@@ -29,9 +29,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import riesz
 from benchmarks.networks import Shape, resnet50, resnet56, wide_resnet152
-from riesz.sharded.cost import gather_bytes, transpose_bytes
+from riesz.sharded.layout import partition, rows
 from riesz.sharded.low_rank import low_rank
-from riesz.sharded.rows import deal, rows
+from riesz.sharded.strategies import gather_bytes, transpose_bytes
 
 METRICS = {
     "ReweightedL2": riesz.ReweightedL2(),
@@ -74,20 +74,20 @@ def _arriving(name: str, output: Tensor, args: Any) -> int:
 
 
 def modelled(shapes: list[Shape], metric: riesz.Metric, ranks: int) -> tuple[str, int]:
-    """The way and the bytes of one step by the cost model, for float32 gradients under Shard(0)."""
-    alike: Counter[int] = Counter()
+    """The strategy and the bytes of one step by the cost model, for float32 gradients under Shard(0)."""
+    columns_of: Counter[int] = Counter()
     for shape in shapes:
-        alike[shape[0]] += shape[1] * shape[2] * shape[3]
-    seats = tuple((rank,) for rank in range(ranks))
-    dealt = {n: rows(n, 1, deal(n, ((1, ranks),), seats)) for n in alike}
+        columns_of[shape[0]] += shape[1] * shape[2] * shape[3]
+    coordinates = tuple((rank,) for rank in range(ranks))
+    partitioned = {n: rows(n, 1, partition(n, ((1, ranks),), coordinates)) for n in columns_of}
     if isinstance(metric, riesz.ReweightedL2):
-        return "all-reduce", sum(8 * columns for columns in alike.values()) * 2 * (ranks - 1) // ranks
+        return "all-reduce", sum(8 * columns for columns in columns_of.values()) * 2 * (ranks - 1) // ranks
     gathered = transposed = 0
-    for n, columns in alike.items():
+    for n, columns in columns_of.items():
         factors = low_rank(metric, n)
         assert factors is not None
-        gathered += gather_bytes(factors, dealt[n], columns, torch.float32)
-        transposed += transpose_bytes(dealt[n], columns, torch.float32)
+        gathered += gather_bytes(factors, partitioned[n], columns, torch.float32)
+        transposed += transpose_bytes(partitioned[n], columns, torch.float32)
     return ("all-gather", gathered) if gathered <= transposed else ("all-to-all", transposed)
 
 
@@ -95,7 +95,7 @@ def model() -> None:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     row = "{:<17} {:<13} {:>5}  {:<10} {:>12} {:>12} {:>5} {:>9}"
-    print(row.format("network", "metric", "ranks", "way", "model", "fake group", "calls", "of FSDP2"))
+    print(row.format("network", "metric", "ranks", "strategy", "model", "fake group", "calls", "of FSDP2"))
     for name, shapes in (("ResNet-50", resnet50()), ("wide ResNet-152", wide_resnet152())):
         weights = sum(a * b * c * d for a, b, c, d in shapes)
         for ranks in (8, 32, 128, 256, 1024):
@@ -103,14 +103,14 @@ def model() -> None:
             mesh = init_device_mesh("cpu", (ranks,))
             grads = [_shard(shape, mesh, ranks) for shape in shapes]
             for kind in ("ReweightedL2", "SobolevTilde"):
-                way, expected = modelled(shapes, METRICS[kind], ranks)
+                strategy, expected = modelled(shapes, METRICS[kind], ranks)
                 with Traffic() as traffic:
                     riesz.precondition_(grads, METRICS[kind])
-                found, calls = sum(traffic.arrived.values()), sum(traffic.calls.values())
+                arrived, calls = sum(traffic.arrived.values()), sum(traffic.calls.values())
                 # FSDP2 gathers the weights twice and scatters the gradients once.
-                share = found / (3 * 4 * weights * (ranks - 1) / ranks)
-                told = (name, kind, ranks, way, f"{expected:,}", f"{found:,}", calls, f"{share:.2%}")
-                print(row.format(*told), flush=True)
+                share = arrived / (3 * 4 * weights * (ranks - 1) / ranks)
+                cells = (name, kind, ranks, strategy, f"{expected:,}", f"{arrived:,}", calls, f"{share:.2%}")
+                print(row.format(*cells), flush=True)
             dist.destroy_process_group()
 
 
@@ -158,16 +158,16 @@ def traffic(rank: int, ranks: int) -> None:
             optimizer.step()
         if rank == 0:
             directed = sum(record.applied for record in attachment.report())
-            way, expected = modelled(resnet56(), metric, ranks)
+            strategy, expected = modelled(resnet56(), metric, ranks)
             print(
                 f"ResNet-56, FSDP2 x {ranks}, {name}: {directed} weights directed by {dict(ours.calls)}, "
-                f"{sum(ours.arrived.values()):,} bytes arrive (model: {way}, {expected:,}); "
+                f"{sum(ours.arrived.values()):,} bytes arrive (model: {strategy}, {expected:,}); "
                 f"forward and backward: {sum(own.arrived.values()):,}",
                 flush=True,
             )
 
 
-def memory(make: Callable[[Any], Any], name: str, told: Path) -> Callable[[int, int], None]:
+def memory(make: Callable[[Any], Any], name: str, result: Path) -> Callable[[int, int], None]:
     """Optimizer state and peak of a process that trains with this metric; every metric has processes of its own."""
 
     def work(rank: int, ranks: int) -> None:
@@ -179,7 +179,7 @@ def memory(make: Callable[[Any], Any], name: str, told: Path) -> Callable[[int, 
         slots = [value for slots in optimizer.state.values() for value in slots.values() if isinstance(value, DTensor)]
         if rank == 0:
             state = sum(value.to_local().numel() * value.itemsize for value in slots)
-            told.write_text(f"{state} {peak - before}")
+            result.write_text(f"{state} {peak - before}")
 
     return work
 
@@ -187,14 +187,14 @@ def memory(make: Callable[[Any], Any], name: str, told: Path) -> Callable[[int, 
 def memories(ranks: int) -> None:
     """What training adds to the memory of a process: the interpreter and its libraries are not counted."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told"
+        result = Path(folder) / "result"
         for network, make in (("ResNet-56", resnet), ("768-channel convs", wide_convs)):
             plain_state = plain_peak = 0
             for name in ("unattached", *METRICS):
                 peaks = []
                 for _ in range(3):
-                    on_ranks(memory(make, name, told), ranks)
-                    state, peak = map(int, told.read_text().split())
+                    on_ranks(memory(make, name, result), ranks)
+                    state, peak = map(int, result.read_text().split())
                     peaks.append(peak)
                 peak = sorted(peaks)[1]
                 plain_state, plain_peak = plain_state or state, plain_peak or peak

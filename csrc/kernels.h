@@ -7,11 +7,11 @@
 
 // How a metric is computed. Every one of them is: up to three sums over each column, from them up to three starting
 // values, then one more walk along the column.
-enum riesz_way { WAY_SCALE, WAY_MEAN, WAY_MARCH, WAY_SCREENED, WAY_CENTRAL };
+enum riesz_way { ALGORITHM_SCALE, ALGORITHM_MEAN, ALGORITHM_MARCH, ALGORITHM_SCREENED, ALGORITHM_CENTRAL };
 
 // The numbers of one metric on an axis of length n, worked out once per job.
-struct riesz_recipe {
-  int64_t way;
+struct riesz_coefficients {
+  int64_t algorithm;
   double n, scale, blend;
   double factor;        // SCALE: g = factor f. MEAN: g = factor f + mean_factor mean(f)
   double mean_factor;   // MEAN, and MARCH: what the mean is multiplied by
@@ -34,18 +34,18 @@ struct riesz_piece {
 struct riesz_kernels {
   const char* name;
   // Column tiles unit_begin..unit_end of a job.
-  void (*columns)(void* data, const riesz_job* job, const riesz_recipe* recipe, int64_t unit_begin, int64_t unit_end,
-                  char* scratch);
+  void (*columns)(void* data, const riesz_job* job, const riesz_coefficients* coefficients, int64_t unit_begin,
+                  int64_t unit_end, char* scratch);
   // One long column: the sums of every segment of a piece, as sums[k * 64 + lane]; then the walk from given starts.
-  void (*piece_sums)(const void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
-                     double shift, double* sums, char* scratch);
-  void (*piece_walk)(void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
+  void (*piece_sums)(const void* column, int64_t dtype, const riesz_coefficients* coefficients,
+                     const riesz_piece* piece, double shift, double* sums, char* scratch);
+  void (*piece_walk)(void* column, int64_t dtype, const riesz_coefficients* coefficients, const riesz_piece* piece,
                      double* starts, char* scratch);
-  // The same where the recursions forget soon: what a piece must know of its surroundings, E and W as borders[0] and
+  // The same where the recursions are local: what a piece must know of its surroundings, E and W as borders[0] and
   // [1], read before anything is written; then the piece by itself, in one go, which leaves its sum in borders[2].
-  void (*piece_borders)(const void* column, int64_t dtype, int64_t n, const riesz_recipe* recipe,
+  void (*piece_borders)(const void* column, int64_t dtype, int64_t n, const riesz_coefficients* coefficients,
                         const riesz_piece* piece, double* borders);
-  void (*piece_alone)(void* column, int64_t dtype, const riesz_recipe* recipe, const riesz_piece* piece,
+  void (*piece_alone)(void* column, int64_t dtype, const riesz_coefficients* coefficients, const riesz_piece* piece,
                       double* borders, char* scratch);
   // g = factor f on entries begin..end.
   void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);

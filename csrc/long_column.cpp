@@ -27,7 +27,7 @@ std::vector<Segment> in_order(riesz_long_column& column) {
   return all;
 }
 
-void join_mean(const riesz_recipe& r, double shift, std::vector<Segment>& all) {
+void join_mean(const riesz_coefficients& r, double shift, std::vector<Segment>& all) {
   double total = 0;
   for (const Segment& s : all) total += s.sums[0];
   for (Segment& s : all) s.sums[0] = r.mean_factor * (shift + total / r.n);
@@ -35,7 +35,7 @@ void join_mean(const riesz_recipe& r, double shift, std::vector<Segment>& all) {
 
 // Moments about the segment's first index first; then the march in strides of whole segments:
 // s -= k D0, g += m s - k (m D0 - D1) with D0 = sum fd, D1 = sum j fd.
-void join_march(const riesz_recipe& r, double shift, std::vector<Segment>& all) {
+void join_march(const riesz_coefficients& r, double shift, std::vector<Segment>& all) {
   const double n = r.n;
   double s0 = 0;
   for (const Segment& s : all) s0 += s.sums[0];
@@ -62,7 +62,7 @@ void join_march(const riesz_recipe& r, double shift, std::vector<Segment>& all) 
 }
 
 // y and h at the borders of segments, by the same recursions with z^m for z; see laplacian_smoothing.inc.
-void join_screened(const riesz_recipe& r, double shift, std::vector<Segment>& all) {
+void join_screened(const riesz_coefficients& r, double shift, std::vector<Segment>& all) {
   const double lost = 1 - r.z, lost2 = lost * (1 + r.z);
   double total = 0;
   for (const Segment& s : all) total += s.sums[0];
@@ -121,8 +121,9 @@ double mean_of(const void* data, int64_t n) {
 
 }  // namespace
 
-bool riesz_is_long(const riesz_job& job, const riesz_recipe& recipe) {
-  return job.inner == 1 && job.length >= 512 && job.outer <= 16 && recipe.way != WAY_SCALE && recipe.way != WAY_CENTRAL;
+bool riesz_is_long(const riesz_job& job, const riesz_coefficients& coefficients) {
+  return job.inner == 1 && job.length >= 512 && job.outer <= 16 && coefficients.algorithm != ALGORITHM_SCALE &&
+         coefficients.algorithm != ALGORITHM_CENTRAL;
 }
 
 bool riesz_is_small(const riesz_long_column& column) { return column.n <= SMALL; }
@@ -133,16 +134,16 @@ bool riesz_all_finite(const riesz_long_column& column) {
   return std::isfinite(total);
 }
 
-bool riesz_forgets(const riesz_long_column& column) {
-  return column.recipe.way == WAY_SCREENED && column.recipe.reach <= FARTHEST;
+bool riesz_is_local(const riesz_long_column& column) {
+  return column.coefficients.algorithm == ALGORITHM_SCREENED && column.coefficients.reach <= FARTHEST;
 }
 
-riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_recipe& recipe) {
+riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_coefficients& coefficients) {
   // Only float64 shifts its sums; see `shifted`.
-  riesz_long_column column{job, data, dtype, n, recipe, 0, {}, {}};
-  if (dtype == RIESZ_FLOAT64 && !riesz_forgets(column)) column.shift = mean_of(data, n);
+  riesz_long_column column{job, data, dtype, n, coefficients, 0, {}, {}};
+  if (dtype == RIESZ_FLOAT64 && !riesz_is_local(column)) column.shift = mean_of(data, n);
   const int64_t full = MAX_LANES * SEGMENT;
-  const bool kept = riesz_is_small(column) && !riesz_forgets(column);
+  const bool kept = riesz_is_small(column) && !riesz_is_local(column);
   int64_t start = 0, stage = 0;
   auto add = [&](int64_t lanes, int64_t length) {
     column.pieces.push_back({start, lanes, length, kept ? stage : -1});
@@ -157,7 +158,7 @@ riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, c
 
 void riesz_join(riesz_long_column& column) {
   std::vector<Segment> all = in_order(column);
-  if (column.recipe.way == WAY_MEAN) join_mean(column.recipe, column.shift, all);
-  else if (column.recipe.way == WAY_MARCH) join_march(column.recipe, column.shift, all);
-  else join_screened(column.recipe, column.shift, all);
+  if (column.coefficients.algorithm == ALGORITHM_MEAN) join_mean(column.coefficients, column.shift, all);
+  else if (column.coefficients.algorithm == ALGORITHM_MARCH) join_march(column.coefficients, column.shift, all);
+  else join_screened(column.coefficients, column.shift, all);
 }

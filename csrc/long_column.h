@@ -14,7 +14,7 @@ struct riesz_long_column {
   int64_t job;
   void* data;
   int64_t dtype, n;
-  riesz_recipe recipe;
+  riesz_coefficients coefficients;
   double shift;
   std::vector<riesz_piece> pieces;
   std::vector<double> sums;  // per piece: sums, replaced by starts, each [3][64]
@@ -23,15 +23,15 @@ struct riesz_long_column {
 // Whether one thread takes the sums, joins them and walks, all while the column is in its cache.
 bool riesz_is_small(const riesz_long_column& column);
 
-// Whether pieces need to know only their surroundings, since the recursions soon forget: then a column beyond the cache
-// is read once instead of twice.
-bool riesz_forgets(const riesz_long_column& column);
+// Whether pieces need to know only their surroundings, because the recursions decay within a few rows:
+// then a column beyond the cache is read once instead of twice.
+bool riesz_is_local(const riesz_long_column& column);
 
 // Of a column whose pieces were solved alone: whether all its entries were finite.
 bool riesz_all_finite(const riesz_long_column& column);
 
-bool riesz_is_long(const riesz_job& job, const riesz_recipe& recipe);
-riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_recipe& recipe);
+bool riesz_is_long(const riesz_job& job, const riesz_coefficients& coefficients);
+riesz_long_column riesz_cut(int64_t job, void* data, int64_t dtype, int64_t n, const riesz_coefficients& coefficients);
 
 // Sums of all segments to the values each segment's walk starts from.
 void riesz_join(riesz_long_column& column);

@@ -10,7 +10,7 @@
 
 #include "kernels.h"
 #include "long_column.h"
-#include "recipe.h"
+#include "coefficients.h"
 #include "scheduler.h"
 #include "tiles.h"
 
@@ -65,7 +65,7 @@ struct Call {
   const riesz_job* jobs;
   int64_t count;
   const riesz_kernels* k;
-  std::vector<riesz_recipe> recipes;
+  std::vector<riesz_coefficients> coefficients_by_job;
   std::vector<riesz_long_column> columns;
 
   void first(const riesz_task& t, char* scratch) {
@@ -74,21 +74,22 @@ struct Call {
       for (int64_t p = t.begin; p < t.end; p++) {
         const riesz_piece& piece = c.pieces[static_cast<size_t>(p)];
         double* sums = &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)];
-        if (riesz_forgets(c)) k->piece_borders(c.data, c.dtype, c.n, &c.recipe, &piece, sums);
-        else k->piece_sums(c.data, c.dtype, &c.recipe, &piece, c.shift, sums, scratch);
+        if (riesz_is_local(c)) k->piece_borders(c.data, c.dtype, c.n, &c.coefficients, &piece, sums);
+        else k->piece_sums(c.data, c.dtype, &c.coefficients, &piece, c.shift, sums, scratch);
       }
       if (riesz_is_small(c)) {
-        if (!riesz_forgets(c)) join(t);
+        if (!riesz_is_local(c)) join(t);
         walk(t, scratch);
-        poison(c);
+        fill_nan(c);
       }
       return;
     }
     const riesz_job& job = jobs[t.job];
-    const riesz_recipe& recipe = recipes[static_cast<size_t>(t.job)];
-    if (recipe.way == WAY_SCALE) k->scale(data[t.job], job.dtype, recipe.factor, t.begin, t.end);
-    else if (recipe.way == WAY_CENTRAL) k->centralize(data[t.job], &job, t.begin, t.end);
-    else k->columns(data[t.job], &job, &recipe, t.begin, t.end, scratch);
+    const riesz_coefficients& coefficients = coefficients_by_job[static_cast<size_t>(t.job)];
+    if (coefficients.algorithm == ALGORITHM_SCALE)
+      k->scale(data[t.job], job.dtype, coefficients.factor, t.begin, t.end);
+    else if (coefficients.algorithm == ALGORITHM_CENTRAL) k->centralize(data[t.job], &job, t.begin, t.end);
+    else k->columns(data[t.job], &job, &coefficients, t.begin, t.end, scratch);
   }
 
   void join(const riesz_task& t) { riesz_join(columns[static_cast<size_t>(t.job - count)]); }
@@ -98,23 +99,23 @@ struct Call {
     for (int64_t p = t.begin; p < t.end; p++) {
       const riesz_piece& piece = c.pieces[static_cast<size_t>(p)];
       double* starts = &c.sums[static_cast<size_t>(p * SUMS * MAX_LANES)];
-      if (riesz_forgets(c)) k->piece_alone(c.data, c.dtype, &c.recipe, &piece, starts, scratch);
-      else k->piece_walk(c.data, c.dtype, &c.recipe, &piece, starts, scratch);
+      if (riesz_is_local(c)) k->piece_alone(c.data, c.dtype, &c.coefficients, &piece, starts, scratch);
+      else k->piece_walk(c.data, c.dtype, &c.coefficients, &piece, starts, scratch);
     }
   }
 
-  // An entry that is no number makes none of its whole column, in every way of computing it.
-  void poison(riesz_long_column& c) {
-    if (riesz_forgets(c) && !riesz_all_finite(c))
+  // One non-finite entry makes its whole column NaN, whichever algorithm computes it.
+  void fill_nan(riesz_long_column& c) {
+    if (riesz_is_local(c) && !riesz_all_finite(c))
       k->scale(c.data, c.dtype, std::numeric_limits<double>::quiet_NaN(), 0, c.n);
   }
 
   int64_t units(int64_t i) const {
     const riesz_job& job = jobs[i];
-    switch (recipes[static_cast<size_t>(i)].way) {
-      case WAY_SCALE:
-        return recipes[static_cast<size_t>(i)].factor == 1 ? 0 : entries(job);
-      case WAY_CENTRAL:
+    switch (coefficients_by_job[static_cast<size_t>(i)].algorithm) {
+      case ALGORITHM_SCALE:
+        return coefficients_by_job[static_cast<size_t>(i)].factor == 1 ? 0 : entries(job);
+      case ALGORITHM_CENTRAL:
         return job.blocks * job.length;
       default:
         return tiles_of(&job);
@@ -128,28 +129,30 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
   for (int64_t i = 0; i < call.count; i++) {
     const riesz_job& job = call.jobs[i];
     bool again = i > 0 && job.length == call.jobs[i - 1].length;
-    call.recipes.push_back(again ? call.recipes.back() : riesz_recipe_of(metric, job.length));
-    const riesz_recipe& recipe = call.recipes.back();
+    std::vector<riesz_coefficients>& by_job = call.coefficients_by_job;
+    by_job.push_back(again ? by_job.back() : riesz_coefficients_of(metric, job.length));
+    const riesz_coefficients& coefficients = by_job.back();
     if (entries(job) == 0) continue;
-    if (riesz_is_long(job, recipe)) {
+    if (riesz_is_long(job, coefficients)) {
       for (int64_t o = 0; o < job.outer; o++) {
         void* column = static_cast<char*>(call.data[i]) + o * job.length * bytes_per_entry(job.dtype);
         int64_t name = call.count + static_cast<int64_t>(call.columns.size());
-        call.columns.push_back(riesz_cut(i, column, job.dtype, job.length, recipe));
+        call.columns.push_back(riesz_cut(i, column, job.dtype, job.length, coefficients));
         const riesz_long_column& added = call.columns.back();
         int64_t pieces = static_cast<int64_t>(added.pieces.size());
         if (riesz_is_small(added)) {
           tasks.push_back({name, 0, pieces, job.length});
         } else {
           cut(tasks, name, pieces, job.length);
-          if (!riesz_forgets(added)) joins.push_back({name, 0, pieces, job.length / 16});
+          if (!riesz_is_local(added)) joins.push_back({name, 0, pieces, job.length / 16});
           cut(walks, name, pieces, job.length);
         }
         scratch = std::max(scratch, scratch_bytes(MAX_SEGMENT) + (riesz_is_small(added) ? pieces * riesz_stage_bytes : 0));
       }
     } else {
       cut(tasks, i, call.units(i), entries(job));
-      if (recipe.way != WAY_SCALE && recipe.way != WAY_CENTRAL) scratch = std::max(scratch, scratch_bytes(job.length));
+      if (coefficients.algorithm != ALGORITHM_SCALE && coefficients.algorithm != ALGORITHM_CENTRAL)
+        scratch = std::max(scratch, scratch_bytes(job.length));
     }
   }
   auto first = [](const riesz_task& t, char* memory, void* c) { static_cast<Call*>(c)->first(t, memory); };
@@ -161,7 +164,7 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
   };
   if (!(run(tasks, first) && run(joins, join) && run(walks, walk))) return RIESZ_NO_MEMORY;
   for (riesz_long_column& column : call.columns)
-    if (!riesz_is_small(column)) call.poison(column);
+    if (!riesz_is_small(column)) call.fill_nan(column);
   return RIESZ_DONE;
 }
 

@@ -2,7 +2,7 @@
 
 - "norm" gives each directed gradient the norm of the original, so that only its direction differs;
 - "permuted" smooths along a fixed random order of the channels and puts them back. The order of channels in a network
-  is arbitrary, so a method that lives on neighbourhood must lose its benefit here.
+  is arbitrary, so a method that relies on neighbourhood must lose its benefit here.
 
 Both work on a copy in the precision of the computation, so that the gradient itself is rounded once.
 """
@@ -25,39 +25,50 @@ Control = Literal["norm", "permuted"] | None
 
 def check_control(control: object) -> None:
     if control not in (None, "norm", "permuted"):
-        raise ValueError(f"control {control!r} is not known; allowed: None, 'norm', 'permuted'")
+        raise ValueError(f"control: expected None, 'norm' or 'permuted', got {control!r}")
 
 
-def controlled(job: ColumnView, name: str, control: Control) -> ColumnView:
-    """A job on a copy of the columns of parameter `name`, prepared as the control demands."""
-    columns_ONI = job.read().to(compute_dtype(job.view.dtype), copy=True)
+def controlled(columns: ColumnView, name: str, control: Control) -> ColumnView:
+    """A copy of the columns of parameter `name`, prepared as the control demands."""
+    columns_ONI = columns.read().to(compute_dtype(columns.view.dtype), copy=True)
     if control == "permuted":
-        columns_ONI = columns_ONI.index_select(1, permutation(name, job.length, job.view.device))
-    return replace(job, view=columns_ONI, order=None)
+        columns_ONI = columns_ONI.index_select(1, permutation(name, columns.length, columns.view.device))
+    return replace(columns, view=columns_ONI, order=None)
 
 
 def put_back(home: ColumnView, copy: ColumnView, name: str, control: Control) -> None:
-    """Write the directed columns of a controlled job where they came from."""
+    """Write the directed columns of a controlled copy where they came from."""
     columns_ONI = copy.view
     if control == "permuted":
         order = permutation(name, home.length, home.view.device)
         columns_ONI = torch.empty_like(columns_ONI).index_copy_(1, order, columns_ONI)
     else:
-        columns_ONI = columns_ONI * _norm_ratio(home.read().to(columns_ONI.dtype), columns_ONI)
+        columns_ONI = columns_ONI * _scaled_norm_ratio(home.read().to(columns_ONI.dtype), columns_ONI)
     home.write(columns_ONI)
 
 
-def _norm_ratio(f: Tensor, g: Tensor) -> Tensor:
-    """|f| / |g| without overflow or underflow; 1 for a zero gradient, non-finite for a non-finite one."""
+def _scaled_norm_ratio(f: Tensor, g: Tensor) -> Tensor:
+    """|f| / |g| without overflow or underflow: both are divided by their largest entry first."""
     top_f, top_g = (torch.where((top := x.abs().amax()) == 0, torch.ones_like(top), top) for x in (f, g))
-    norm_f, norm_g = (f / top_f).norm(), (g / top_g).norm()
-    return torch.where(norm_g == 0, torch.ones_like(norm_g), (norm_f / norm_g) * (top_f / top_g))
+    return norm_ratio((f / top_f).norm(), (g / top_g).norm()) * (top_f / top_g)
+
+
+def norm_ratio(norm_f: Tensor, norm_g: Tensor) -> Tensor:
+    """|f| / |g|: 1 for a zero gradient, non-finite for a non-finite one."""
+    return torch.where(norm_g == 0, torch.ones_like(norm_g), norm_f / norm_g)
+
+
+def products(f: Tensor, g: Tensor) -> Tensor:
+    """|f|^2, |g|^2 and <f, g> in float64, left on the device."""
+    wide = torch.complex128 if g.is_complex() else torch.float64
+    flat_f, flat_g = f.to(wide).flatten(), g.to(wide).flatten()
+    return torch.stack([torch.vdot(a, b).real for a, b in ((flat_f, flat_f), (flat_g, flat_g), (flat_f, flat_g))])
 
 
 def permutation(name: str, n: int, device: torch.device) -> Tensor:
     """The same order at every step, on every rank and after a restart: it depends on name and length alone.
 
-    What wrappers put in front of a name (DataParallel, torch.compile) does not count.
+    Prefixes that wrappers put in front of a name (DataParallel, torch.compile) do not count.
     """
     return _permutation(re.sub(r"\b(module|_orig_mod|_fsdp_wrapped_module)\.", "", name), n, device)
 

@@ -1,8 +1,8 @@
-"""The hook's work, kept out of torch.compile's sight.
+"""Work that torch.compile does not trace.
 
-A compiled step breaks its graph here and goes on after it. Nothing of ours is traced, so no number of a metric, no step
-count and no schedule can cause a recompilation. Imported at the first step, not with riesz: `torch.compiler.disable`
-loads the compiler, which any optimizer has done by then.
+A compiled step breaks its graph here and continues after it. Nothing of riesz is traced, so no number of a metric, no
+step count and no schedule can cause a recompilation. Imported at the first step, not with riesz, because
+`torch.compiler.disable` loads the compiler, which any optimizer has done by then.
 """
 
 from __future__ import annotations

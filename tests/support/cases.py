@@ -1,32 +1,56 @@
-"""The one table of cases: metrics, dtypes with their tolerances, ways a tensor can lie in memory."""
+"""The one table of cases: operators, dtypes with their tolerances, ways a tensor can lie in memory."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
 
 import torch
 from torch import Tensor
 
 import riesz
+from riesz.metrics.text import KINDS
 
-METRICS = [
-    riesz.Identity(),
-    riesz.Identity(scale=0.5, blend=2.0),
-    riesz.ReweightedL2(),
+
+def _variants(kind: type[riesz.Operator]) -> list[riesz.Operator]:
+    """The default, every flag set, and what differs from the default in each shared way."""
+    settings = {field.name: field.default for field in kind.settings()}
+    changes: list[dict[str, object]] = [{}, *({name: True} for name, default in settings.items() if default is False)]
+    if kind.strength_field is not None:
+        changes += [{kind.strength_field: 1e-3}, {kind.strength_field: 50.0}]
+    if "scale" in settings:
+        changes += [{"scale": 0.5, "blend": 2.0}, {"blend": 0.0}]
+    return list(dict.fromkeys(kind(**change) for change in changes))
+
+
+BRANCHES = [
     riesz.ReweightedL2(lam=-0.5),
     riesz.ReweightedL2(lam=0.0),
-    riesz.ReweightedL2(lam=20.0, scale=0.25, blend=0.5),
     riesz.ReweightedL2.from_weight(0.3),
-    riesz.Sobolev(),
     riesz.Sobolev(lam=1e-4),
-    riesz.Sobolev(lam=50.0, scale=3.0, blend=0.1),
-    riesz.SobolevTilde(),
     riesz.SobolevTilde(lam=0.01, blend=0.0),
-    riesz.SobolevTilde(lam=0.3, scale=2.0, blend=0.5),
     riesz.SobolevTilde(lam=0.2, blend=0.0, riemann=True),
-    riesz.LaplacianSmoothing(),
-    riesz.LaplacianSmoothing(sigma=1e-3),
     riesz.LaplacianSmoothing(sigma=300.0, scale=0.5, blend=1.0),
 ]
-"""At least one of every kind that has a symbol, and of every branch of its formula."""
+"""Branches of a formula that the variants of its kind do not reach."""
+
+OPERATORS = [*(case for kind in KINDS.values() for case in _variants(kind)), *BRANCHES]
+"""Several cases of every registered kind: a new one runs through every generic test as soon as it is registered."""
+
+METRICS = [operator for operator in OPERATORS if isinstance(operator, riesz.Metric)]
+"""Those that have a symbol."""
+
+
+def random_operator(rng: Random, kinds: Sequence[type[riesz.Operator]] = (*KINDS.values(),)) -> riesz.Operator:
+    """An operator of any registered kind, with settings drawn at random."""
+    kind = rng.choice(kinds)
+    draws: dict[str, object] = {"scale": rng.uniform(0.1, 3), "blend": rng.choice([0.0, 0.0, 0.5, 1.0])}
+    if kind.strength_field is not None:
+        negative = kind is riesz.ReweightedL2  # the only strength that may be
+        draws[kind.strength_field] = rng.uniform(-0.9, 20) if negative else 10 ** rng.uniform(-3, 3)
+    draws |= {field.name: rng.random() < 0.5 for field in kind.settings() if field.default is False}
+    return kind(**{name: value for name, value in draws.items() if name in {f.name for f in kind.settings()}})
+
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 16, 63, 64, 65, 192, 193, 256, 257, 641]
 """Even, odd and prime; on both sides of a block of running sums and of every change of strategy."""
@@ -40,6 +64,8 @@ TOLERANCE = {
     torch.float16: 5e-4,  # one rounding to 11 bits
 }
 """Largest error allowed, relative to the largest entry wanted."""
+
+REAL_DTYPES = [dtype for dtype in TOLERANCE if not dtype.is_complex]
 
 LAYOUTS = ["contiguous", "reversed", "last_first", "strided", "offset"]
 """Ways a tensor of given shape can lie in memory; "last_first" is channels_last for a 4-d weight."""

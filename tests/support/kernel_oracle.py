@@ -6,13 +6,7 @@ import torch
 
 import riesz
 
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
 METRIC = riesz.SobolevTilde(0.1)
-
-
-def relative_error(got, wanted):
-    size = wanted.abs().max().item()
-    return ((got.double() - wanted.double()).abs().max() / (size or 1.0)).item()
 
 
 def by_fft(metric, f, dim=0):

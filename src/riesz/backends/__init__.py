@@ -1,12 +1,22 @@
-"""Ways to compute a metric gradient in place; `registry` says what one must offer."""
+"""Backends: how a metric gradient is computed in place. `registry` says what a backend must offer."""
 
 from riesz.backends.cpu import CPU
+from riesz.backends.dispatch import FastPathCache, direct_
 from riesz.backends.eager import EAGER
 from riesz.backends.reference import REFERENCE
-from riesz.backends.registry import Backend, Planned, Status, backends, check_name, choose, register
+from riesz.backends.registry import Backend, Status, backends, check_name, choose, register
 
 register(CPU)
 register(EAGER)
 register(REFERENCE)
 
-__all__ = ["Backend", "Planned", "Status", "backends", "check_name", "choose", "register"]
+__all__ = [
+    "Backend",
+    "FastPathCache",
+    "Status",
+    "backends",
+    "check_name",
+    "choose",
+    "direct_",
+    "register",
+]

@@ -2,7 +2,7 @@
 
 Requirements it meets:
 - all gradients of a step in one call, written where they lie; only what is not dense in memory is copied and put back;
-- nothing about a tensor is assumed from the step before without being checked (`Plan`);
+- nothing about a tensor is assumed from the step before without being checked (`CpuFastPath`);
 - what the kernels cannot see through (subclasses, functorch) is refused, and another backend serves;
 - a dispatch mode or a compiler sees one opaque in-place operator, `riesz::direct_`;
 - in-place writes count as such: version counters move, so autograd still notices.
@@ -22,26 +22,9 @@ from torch import Tensor
 from riesz.backends.eager import EAGER
 from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetric, Native, load, threads
 from riesz.backends.registry import Backend
-from riesz.backends.tensor_guard import alike
+from riesz.backends.tensor_guard import TensorGuard
 from riesz.layout.axis import ColumnView
-from riesz.metrics import (
-    Centralization,
-    Identity,
-    LaplacianSmoothing,
-    Metric,
-    ReweightedL2,
-    Sobolev,
-    SobolevTilde,
-)
-
-KINDS: dict[type[Metric], int] = {
-    Identity: 0,
-    ReweightedL2: 1,
-    Sobolev: 2,
-    SobolevTilde: 3,
-    LaplacianSmoothing: 4,
-    Centralization: 5,
-}
+from riesz.metrics import Operator
 
 LONGEST_STRIP = 1 << 20
 """Longest axis of a strip of columns. The scratch memory of one grows with it; a lone column has no such limit."""
@@ -57,7 +40,7 @@ def _refuses(gradient: Tensor) -> str | None:
     if not gradient.is_cpu:
         return f"it is on {gradient.device}"
     if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter and not _is_fake(gradient):
-        return f"it is a {type(gradient).__name__}, whose memory is not its own to read"
+        return f"it is a {type(gradient).__name__}, whose memory the kernels cannot read"
     if gradient.dtype not in DTYPES:
         return f"its dtype is {gradient.dtype}"
     if torch.compiler.is_compiling():
@@ -70,31 +53,36 @@ def _refuses(gradient: Tensor) -> str | None:
     return None
 
 
-def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
-    mine = [job for job in jobs if _native_serves(job, metric)]
-    left = [job for job in jobs if not _native_serves(job, metric)]
-    if left:
+def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
+    native = [view for view in columns if _has_kernel(view, metric)]
+    if left := [view for view in columns if not _has_kernel(view, metric)]:
         EAGER.direct_(left, metric)
-    if not mine:
+    if not native:
         return
-    views = [job.view for job in mine]
-    geometry = [number for job in mine for number in (*job.shape, job.blocks)]
+    views, geometry = [view.view for view in native], _geometry(native)
     if _is_watched() or any(map(_is_fake, views)):
-        torch.ops.riesz.direct_(views, geometry, KINDS[type(metric)], _riemann(metric), _stacked(metric))
+        torch.ops.riesz.direct_(views, geometry, metric.native_kind, metric.native_riemann, _stacked(metric))
     else:
         _run(views, _c_jobs(views, geometry), _c_metric(metric))
 
 
-def _native_serves(job: ColumnView, metric: Metric) -> bool:
-    if type(metric) not in KINDS:
+def _has_kernel(columns: ColumnView, metric: Operator) -> bool:
+    if metric.native_kind is None:
         return False
-    if type(metric) is Centralization and job.outer == job.blocks and job.inner == 1:
-        return False  # nothing to average over: eager has the error for it
-    return job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
+    # Nothing to average over: eager has the error for it.
+    return _fits(columns) and not (metric.mixes_columns and _is_lone(columns))
+
+
+def _fits(columns: ColumnView) -> bool:
+    return columns.length <= LONGEST_STRIP or (columns.outer == 1 and columns.inner == 1)
+
+
+def _is_lone(columns: ColumnView) -> bool:
+    return columns.outer == columns.blocks and columns.inner == 1
 
 
 def _is_fake(gradient: Tensor) -> bool:
-    """Whether it is one of torch's own stand-ins without memory, for which the operator has a fake implementation."""
+    """Whether it is one of torch's fake tensors, for which the operator has a fake implementation."""
     fakes = sys.modules.get("torch._subclasses.fake_tensor")
     return fakes is not None and type(gradient) is fakes.FakeTensor
 
@@ -107,25 +95,21 @@ def _is_watched() -> bool:
 # -- from Python to C ----------------------------------------------------------------------------------------------
 
 
-def _riemann(metric: Metric) -> bool:
-    return isinstance(metric, SobolevTilde) and metric.riemann
-
-
-def _strength(metric: Metric) -> Any:
-    return getattr(metric, "lam", getattr(metric, "sigma", 1.0))
-
-
-def _stacked(metric: Metric) -> Tensor:
+def _stacked(metric: Operator) -> Tensor:
     """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
-    numbers = (_strength(metric), metric.scale, metric.blend)
+    numbers = metric.native_numbers()
     if not torch.compiler.is_compiling():
-        # A new tensor belongs to the mode it is made in; those of a live metric do not.
+        # A new tensor belongs to the mode it is made in; those of `as_tensors` do not.
         return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
     return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])
 
 
-def _c_metric(metric: Metric) -> CMetric:
-    return CMetric(KINDS[type(metric)], _riemann(metric), _strength(metric), metric.scale, metric.blend)
+def _c_metric(metric: Operator) -> CMetric:
+    return CMetric(metric.native_kind, metric.native_riemann, *metric.native_numbers())
+
+
+def _geometry(columns: Sequence[ColumnView]) -> list[int]:
+    return [number for view in columns for number in (*view.shape, view.blocks)]
 
 
 def _c_jobs(views: Sequence[Tensor], geometry: Sequence[int]) -> ctypes.Array[CJob]:
@@ -172,47 +156,45 @@ def _count_writes(tensors: Sequence[Tensor]) -> None:
 _data_ptr = Tensor.data_ptr
 
 
-class Plan:
-    """What was learnt about a list of gradients, and the check that it still holds.
+class CpuFastPath:
+    """One kernel call on a list of gradients like the one it is made from.
 
-    Addresses are read anew at every call; shape, strides, dtype, device and kind of every tensor are compared. Whatever
-    differs, the call returns False with nothing touched, and the long way learns again.
+    Addresses are read at every call; shape, strides, dtype, device and kind of every tensor are compared. If anything
+    differs, the call returns False with nothing touched.
     """
 
-    def __init__(self, gradients: Sequence[Tensor], jobs: Sequence[ColumnView]):
-        geometry = [number for job in jobs for number in (*job.shape, job.blocks)]
-        self._jobs = _c_jobs(gradients, geometry)
-        self._alike = alike(gradients)
-        self._lone = any(job.outer == job.blocks and job.inner == 1 for job in jobs)
-        self._metric: Metric | None = None
+    def __init__(self, gradients: Sequence[Tensor], columns: Sequence[ColumnView]):
+        self._jobs = _c_jobs(gradients, _geometry(columns))
+        self._matches = TensorGuard(gradients).matches
+        self._has_lone_column = any(map(_is_lone, columns))
+        self._metric: Operator | None = None
         self._c_metric = CMetric()
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor], jobs: Sequence[ColumnView]) -> Plan | None:
-        """A plan, or None where a gradient needs more than its address."""
-        for gradient, job in zip(gradients, jobs, strict=True):
+    def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> CpuFastPath | None:
+        """None where a gradient needs more than its address."""
+        for gradient, opened in zip(gradients, columns, strict=True):
             plain = type(gradient) is Tensor and not gradient.is_inference() and not gradient.is_neg()
-            whole = plain and gradient.dtype in DTYPES and job.view.is_contiguous()
-            short = job.length <= LONGEST_STRIP or (job.outer == 1 and job.inner == 1)
-            if not (whole and short and job.view.data_ptr() == gradient.data_ptr() != 0):
+            dense = plain and gradient.dtype in DTYPES and opened.view.is_contiguous()
+            if not (dense and _fits(opened) and opened.view.data_ptr() == gradient.data_ptr() != 0):
                 return None
-        return cls(gradients, jobs)
+        return cls(gradients, columns)
 
-    def __call__(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
-        kind = KINDS.get(type(metric))
-        if kind is None or (self._lone and kind == KINDS[Centralization]) or _is_watched():
+    def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
+        if metric.native_kind is None or (self._has_lone_column and metric.mixes_columns) or _is_watched():
             return False
-        if not self._alike(gradients):
+        if not self._matches(gradients):
             return False
-        known: list[Any] = list(gradients)
-        pointers = list(map(_data_ptr, known))
+        tensors: list[Any] = list(gradients)
+        pointers = list(map(_data_ptr, tensors))
         if metric is not self._metric:
-            # Numbers of a live metric are tensors, which change in place: those are read every time.
-            self._metric = metric if isinstance(metric.scale, float) else None
+            # Numbers that are tensors change in place: those are read every time.
+            fixed = all(isinstance(number, float) for number in metric.native_numbers())
+            self._metric = metric if fixed else None
             self._c_metric = _c_metric(metric)
         if 0 in pointers or not _call(pointers, self._jobs, self._c_metric):
             return False
-        _count_writes(known)
+        _count_writes(tensors)
         return True
 
 
@@ -228,7 +210,7 @@ def _op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numb
 
 
 def _fake_op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
-    """Writes its arguments and returns nothing: there is nothing to say about shapes."""
+    """Writes its arguments and returns nothing, so there are no shapes to infer."""
 
 
 _library.impl("direct_", _op, "CPU")
@@ -242,5 +224,5 @@ CPU = Backend(
     refuses=_refuses,
     direct_=_direct_,
     device="cpu",
-    plan=Plan.of,
+    fast_path=CpuFastPath.of,
 )

@@ -61,17 +61,17 @@ class Native:
 
 @lru_cache(maxsize=1)
 def load() -> Native | str:
-    """The library, or why it cannot be had."""
+    """The library, or why it is not available."""
     if not LIBRARY.exists():
         return "its library was not built, for lack of a C++17 compiler at install time; install again with one"
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.riesz_interface.restype = ctypes.c_int32
-        found = library.riesz_interface()
+        interface = library.riesz_interface()
     except (OSError, AttributeError) as error:
         return f"its library {LIBRARY.name} does not load: {error}"
-    if found != INTERFACE:
-        return f"its library {LIBRARY.name} has interface {found}, not {INTERFACE}: it is of another version; reinstall"
+    if interface != INTERFACE:
+        return f"its library {LIBRARY.name}: expected interface {INTERFACE}, got {interface}; reinstall"
     parallel_for = _torch_parallel_for()
     if parallel_for is None:
         return f"torch {torch.__version__} offers no torch_parallel_for to run on"

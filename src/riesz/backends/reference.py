@@ -1,6 +1,6 @@
 """The executable specification: the dense circulant of the closed-form symbol, in float64. Slow on purpose.
 
-Whatever another backend computes is right if it agrees with this one.
+Another backend is right if it agrees with this one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from riesz.backends.registry import Backend
 from riesz.layout.axis import ColumnView
-from riesz.metrics import Centralization, Metric
+from riesz.metrics import Metric, Operator
 
 
 def dense(metric: Metric, n: int) -> Tensor:
@@ -29,15 +29,15 @@ def dense(metric: Metric, n: int) -> Tensor:
     return kernel_N[(index_N[:, None] - index_N) % n]
 
 
-def _direct_(jobs: Sequence[ColumnView], metric: Metric) -> None:
-    for job in jobs:
-        columns_ONI = job.read().double()
-        if isinstance(metric, Centralization):
-            result = metric.direct(columns_ONI, job.blocks)
-        else:
-            matrix_NN = dense(metric, job.length).to(columns_ONI.device)
+def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
+    for opened in columns:
+        columns_ONI = opened.read().double()
+        if isinstance(metric, Metric):
+            matrix_NN = dense(metric, opened.length).to(columns_ONI.device)
             result = torch.einsum("nm,omi->oni", matrix_NN, columns_ONI)
-        job.write(result.to(job.view.dtype))
+        else:
+            result = metric.direct(columns_ONI, opened.blocks)
+        opened.write(result.to(opened.view.dtype))
 
 
 REFERENCE = Backend(

@@ -1,17 +1,17 @@
-"""The registry of backends: who can compute, who is picked, and why not the others.
+"""The registry of backends: which are available, which one "auto" picks, and why not the others.
 
 What a backend must offer:
-- `missing()`: None, or why it cannot be had on this machine at all;
+- `missing()`: None, or why it is not available on this machine;
 - `refuses(gradient)`: None, or why it cannot serve this tensor;
-- `direct_(jobs, metric)`: apply the metric in place to every job, all of which it did not refuse.
+- `direct_(columns, metric)`: apply the metric in place to every column view, none of which it refused.
 The metric's numbers may be 0-d tensors; a backend must not keep them from one call to the next.
 And what it may offer:
-- `device`: the kind of device it is made for; where it is missing there, "auto" says once that another one serves;
-- `plan(gradients, jobs)`: None, or a function `(gradients, metric) -> bool` that directs a list like this one again
-  without opening it, or returns False with nothing touched because the list is no longer alike.
+- `device`: the kind of device it is made for; where it is missing there, "auto" logs once that another one serves;
+- `fast_path(gradients, columns)`: None, or a function `(gradients, metric) -> bool` that directs a list like this one
+  again without opening it, or returns False with nothing touched because the list differs.
 
-`register` is all that a new backend needs. "auto" takes the first in order of rank that is there and does not refuse;
-an explicit choice that cannot be had raises.
+A new backend calls `register`. "auto" takes the first in order of rank that is available and does not refuse; an
+explicit choice that is not available raises.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from riesz._table import table
 from riesz.layout.axis import ColumnView
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
-Plan = Callable[[Sequence[Tensor | None], Metric], bool]
+FastPath = Callable[[Sequence[Tensor | None], Operator], bool]
 
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to compute.
+    """How to compute a metric gradient in place.
 
     Attributes:
         name: what users call it.
         summary: one line on what it is.
         rank: "auto" tries lower ranks first; None is never picked by "auto".
-        missing, refuses, direct_, device, plan: see the top of this module.
+        missing, refuses, direct_, device, fast_path: see the top of this module.
     """
 
     name: str
@@ -44,9 +45,9 @@ class Backend:
     rank: int | None
     missing: Callable[[], str | None]
     refuses: Callable[[Tensor], str | None]
-    direct_: Callable[[Sequence[ColumnView], Metric], None]
+    direct_: Callable[[Sequence[ColumnView], Operator], None]
     device: str | None = None
-    plan: Callable[[Sequence[Tensor], Sequence[ColumnView]], Plan | None] | None = None
+    fast_path: Callable[[Sequence[Tensor], Sequence[ColumnView]], FastPath | None] | None = None
 
 
 _backends: dict[str, Backend] = {}
@@ -58,15 +59,19 @@ def register(backend: Backend) -> None:
     _backends[backend.name] = backend
 
 
+def registered() -> tuple[Backend, ...]:
+    return (*_backends.values(),)
+
+
 def check_name(name: object) -> None:
-    """Refuse a choice that cannot be had."""
+    """Refuse a name that is unknown or not available."""
     allowed = ["auto", *_backends]
     if not isinstance(name, str):
-        raise TypeError(f"backend must be a string, one of {allowed}, got {name!r} of type {type(name).__name__}")
+        raise TypeError(f"backend: expected one of {allowed}, got {name!r} of type {type(name).__name__}")
     if name not in allowed:
-        raise ValueError(f"backend {name!r} is not known; allowed: {allowed}")
+        raise ValueError(f"backend: expected one of {allowed}, got {name!r}")
     if name != "auto" and (reason := _backends[name].missing()) is not None:
-        raise RuntimeError(f"backend {name!r} cannot be had here: {reason}")
+        raise RuntimeError(f"backend {name!r} is not available: {reason}")
 
 
 def choose(name: str, gradient: Tensor) -> Backend:
@@ -96,34 +101,6 @@ def _announce(backend: Backend, reason: str, gradient: Tensor) -> None:
         logging.getLogger("riesz").warning("backend %r is missing, a slower one serves: %s", backend.name, reason)
 
 
-class Planned:
-    """Remembers how one list of gradients was served, for the next list that is alike."""
-
-    def __init__(self) -> None:
-        self._plan: Plan | None = None
-        self._known: tuple[Backend, ...] = ()
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is anything remembered."""
-        return self._plan is not None
-
-    def direct_(self, gradients: Sequence[Tensor | None], metric: Metric) -> bool:
-        """Whether it was done; if not, nothing was touched."""
-        # A backend registered since may have to be asked first.
-        return self._plan is not None and self._known == (*_backends.values(),) and self._plan(gradients, metric)
-
-    def learn(self, name: str, gradients: Sequence[Tensor], jobs: Sequence[ColumnView]) -> None:
-        """Remember what `name` chose for these gradients, if it was one backend and it plans."""
-        self._plan = None
-        if not gradients or any(gradient.numel() == 0 for gradient in gradients):
-            return
-        first = choose(name, jobs[0].view)
-        if first.plan is not None and all(choose(name, job.view) is first for job in jobs):
-            self._plan = first.plan(gradients, jobs)
-            self._known = (*_backends.values(),)
-
-
 def _by_rank() -> list[Backend]:
     ranked = [(b.rank, b.name, b) for b in _backends.values() if b.rank is not None]
     return [backend for _, _, backend in sorted(ranked, key=lambda row: row[:2])]
@@ -131,11 +108,11 @@ def _by_rank() -> list[Backend]:
 
 @dataclass(frozen=True)
 class Status:
-    """What `riesz.backends()` tells of one backend.
+    """One backend in `riesz.backends()`.
 
     Attributes:
         name, summary: as registered.
-        available: whether it can be had on this machine.
+        available: whether it runs on this machine.
         picked: whether "auto" prefers it among those available here.
         reason: why it is not available or not picked; empty for the one that is.
     """
@@ -151,11 +128,9 @@ class Statuses(tuple[Status, ...]):
     """Status records that print as a table."""
 
     def __str__(self) -> str:
-        rows = [f"{'backend':<10} {'state':<12} {'what':<58} why not"]
-        for s in self:
-            state = "picked" if s.picked else "available" if s.available else "missing"
-            rows.append(f"{s.name:<10} {state:<12} {s.summary:<58} {s.reason}".rstrip())
-        return "\n".join(rows)
+        states = ("picked" if s.picked else "available" if s.available else "missing" for s in self)
+        rows = [(s.name, state, s.summary, s.reason) for s, state in zip(self, states, strict=True)]
+        return table(("backend", "state", "what", "why not"), rows)
 
     __repr__ = __str__
 
@@ -170,10 +145,10 @@ def backends() -> Statuses:
     """
     ranked = _by_rank()
     first = next((b.name for b in ranked if b.missing() is None), None)
-    told = []
+    statuses = []
     for backend in [*ranked, *(b for b in _backends.values() if b.rank is None)]:
         missing = backend.missing()
         picked = backend.name == first
         why = missing or ("" if picked else "only on request" if backend.rank is None else f"{first} comes first")
-        told.append(Status(backend.name, backend.summary, missing is None, picked, why))
-    return Statuses(told)
+        statuses.append(Status(backend.name, backend.summary, missing is None, picked, why))
+    return Statuses(statuses)

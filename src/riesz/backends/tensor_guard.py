@@ -1,6 +1,6 @@
 """Whether tensors are what they were at an earlier step: same kind, dtype, device, shape and strides.
 
-At 55 small layers the check costs as much as the kernels if it is spelled out in Python, so torch's own C++ comparison,
+At 55 small layers this check costs as much as the kernels if it is written in Python, so torch's own C++ comparison,
 made for the guards of its compiler, is used where this torch has it.
 """
 
@@ -12,48 +12,49 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Alike = Callable[[Sequence[Any]], bool]
+
+class TensorGuard:
+    """Recognises lists of tensors like the plain CPU tensors it is made from; a list with a None is not like them."""
+
+    def __init__(self, tensors: Sequence[Tensor]):
+        self._count = len(tensors)
+        self._check = _compiled_check(tensors) or _python_check(tensors)
+
+    def matches(self, tensors: Sequence[Any]) -> bool:
+        return len(tensors) == self._count and self._check(*tensors)
 
 
-def alike(gradients: Sequence[Tensor]) -> Alike:
-    """A function that tells whether other tensors are alike these plain ones on the CPU; None among them is not."""
-    return _by_guards(gradients) or _spelled_out(gradients)
-
-
-def _by_guards(gradients: Sequence[Tensor]) -> Alike | None:
+def _compiled_check(tensors: Sequence[Tensor]) -> Callable[..., bool] | None:
     try:
-        made: Any = torch._C._dynamo.guards.TensorGuards
-        guards = made(
-            *gradients,
-            dynamic_dims_sizes=[list(gradient.shape) for gradient in gradients],
-            dynamic_dims_strides=[list(gradient.stride()) for gradient in gradients],
+        tensor_guards: Any = torch._C._dynamo.guards.TensorGuards
+        guards = tensor_guards(
+            *tensors,
+            dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],
+            dynamic_dims_strides=[list(tensor.stride()) for tensor in tensors],
         )
-        check, count = guards.check, len(gradients)
-        if not check(*gradients):
-            return None
-    except Exception:  # not a public interface: whatever it raises, there is another way
+        check: Callable[..., bool] = guards.check
+        return check if check(*tensors) else None
+    except Exception:  # not a public interface: if it fails in any way, Python compares
         return None
-    return lambda others: len(others) == count and bool(check(*others))
 
 
 _stride, _is_neg, _is_inference = Tensor.stride, Tensor.is_neg, Tensor.is_inference
 
 
-def _spelled_out(gradients: Sequence[Tensor]) -> Alike:
-    shapes = [gradient.shape for gradient in gradients]
-    strides = [gradient.stride() for gradient in gradients]
-    dtypes = [gradient.dtype for gradient in gradients]
+def _python_check(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    shapes = [tensor.shape for tensor in tensors]
+    strides = [tensor.stride() for tensor in tensors]
+    dtypes = [tensor.dtype for tensor in tensors]
 
-    def check(others: Sequence[Any]) -> bool:
-        # One list at a time: going through it and comparing it then mostly runs in C.
-        known = [other for other in others if type(other) is Tensor and other.is_cpu]
+    def check(*others: Any) -> bool:
+        # One list at a time, so that building and comparing it mostly runs in C.
+        plain = [other for other in others if type(other) is Tensor and other.is_cpu]
         return (
-            [other.dtype for other in known] == dtypes
-            and [other.shape for other in known] == shapes
-            and list(map(_stride, known)) == strides
-            and len(known) == len(others)
-            and not any(map(_is_neg, known))
-            and not any(map(_is_inference, known))
+            [other.dtype for other in plain] == dtypes
+            and [other.shape for other in plain] == shapes
+            and list(map(_stride, plain)) == strides
+            and not any(map(_is_neg, plain))
+            and not any(map(_is_inference, plain))
         )
 
     return check

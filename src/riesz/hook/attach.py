@@ -11,16 +11,16 @@ from riesz import control as controls
 from riesz.apply import check_metric
 from riesz.backends import check_name
 from riesz.hook.attachment import Attachment, attachment_of
-from riesz.hook.torch_hooks import copies_by_itself, runs_step_hooks
+from riesz.hook.torch_hooks import own_copy_method, runs_step_hooks
 from riesz.layout.scope import Direction, Layers, Scope
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
 
 def attach(
     optimizer: torch.optim.Optimizer,
     model: nn.Module | None = None,
     *,
-    metric: Metric,
+    metric: Operator,
     direction: Direction = "output",
     layers: Layers = "conv",
     backend: str = "auto",
@@ -32,9 +32,9 @@ def attach(
     the step, and clipping acts on the ordinary gradient.
 
     Args:
-        optimizer: any `torch.optim.Optimizer`; it is left as it is but for one step hook.
+        optimizer: any `torch.optim.Optimizer`; it gains step hooks and nothing else changes.
         model: the model it trains. With it, each weight's axis follows from its layer (transposed, grouped,
-            parametrised). Without, a conv weight is whatever has three dims or more, and its output axis is 0.
+            parametrised). Without, every weight of three dims or more counts as a conv weight, with output axis 0.
         metric: the inner product, for example `riesz.SobolevTilde()`.
         direction: "output", "input", "rasterized" (all axes, in logical row-major order), or an int: that dim of every
             directed weight, regardless of groups.
@@ -71,10 +71,10 @@ def attach(
             "gradient of what it measures. It runs, but first-order optimizers are what riesz is for",
             stacklevel=2,
         )
-    if (method := copies_by_itself(optimizer)) is not None:
+    if (method := own_copy_method(optimizer)) is not None:
         warnings.warn(
-            f"{type(optimizer).__name__} has a {method} of its own: a copy of it will not be attached, and trains "
-            "plainly until riesz.attach is called on it",
+            f"{type(optimizer).__name__} defines its own {method}: a copy of it is not attached, and trains on plain "
+            "gradients until riesz.attach is called on it",
             stacklevel=2,
         )
     return Attachment(optimizer, scope, metric, backend, control)
@@ -83,7 +83,7 @@ def attach(
 def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         order = "; the order is attach(optimizer, model)" if isinstance(optimizer, nn.Module) else ""
-        raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}{order}")
+        raise TypeError(f"optimizer: expected a torch.optim.Optimizer, got {type(optimizer).__name__}{order}")
     if not runs_step_hooks(optimizer):
         raise TypeError(
             f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "

@@ -1,8 +1,8 @@
 """How a step changed each gradient: its length and its angle.
 
 While `recording`, a step keeps the norms and products of original and directed gradient: exact, at the price of a copy.
-Otherwise the original is worked out from the directed gradient, which is still in `.grad`, by inverting A. That is
-refused where it would lose too many digits, and where `.grad` is no longer what the step left behind.
+Otherwise the original is computed from the directed gradient, which is still in `.grad`, by inverting A. That is
+refused where it would lose too many digits, and where `.grad` was written since.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from riesz.control import Control, permutation
+from riesz.control import Control, permutation, products
 from riesz.hook.plan import Target
 from riesz.hook.report import Diagnoses, Diagnosis
 from riesz.layout.axis import Axis, ColumnView, is_dtensor
-from riesz.metrics import Centralization, Metric
+from riesz.metrics import Metric, Operator
 
-MOST_ERROR = 0.02
-"""The largest relative error of a recovered gradient that is still told."""
+MAX_ERROR = 0.02
+"""The largest relative error of a recovered gradient that is still reported."""
 
 _version = attrgetter("_version")
 
 
-def _written(gradient: Tensor) -> int:
+def _write_count(gradient: Tensor) -> int:
     """How often a gradient was written to. A DTensor is written through its local part."""
     if not is_dtensor(gradient):
         return gradient._version
@@ -37,7 +37,7 @@ def _written(gradient: Tensor) -> int:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a step left behind: enough to know its gradients again, nothing that keeps them alive."""
+    """What a step leaves behind: enough to recognise its gradients, nothing that keeps them alive."""
 
     targets: Sequence[Target]
     identities: Sequence[int]
@@ -45,79 +45,73 @@ class Trace:
     products: Sequence[Tensor] | None
 
     def left(self, gradient: Tensor) -> bool:
-        """Whether the gradient is one that the step directed, and no one wrote to it since."""
-        return (id(gradient), _written(gradient)) in zip(self.identities, self.versions, strict=True)
+        """Whether the gradient is one that the step directed, and was not written since."""
+        return (id(gradient), _write_count(gradient)) in zip(self.identities, self.versions, strict=True)
 
     @classmethod
-    def of_plain(cls, targets: Sequence[Target], directed: Sequence[Tensor]) -> Trace:
-        """The trace of plain tensors, at the price of two lists."""
+    def of_local(cls, targets: Sequence[Target], directed: Sequence[Tensor]) -> Trace:
+        """The trace of tensors that are not DTensors, at the price of two lists."""
         return cls(targets, list(map(id, directed)), list(map(_version, directed)), None)
 
     @classmethod
     def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> Trace:
-        return cls(targets, list(map(id, directed)), list(map(_written, directed)), recorded)
+        return cls(targets, list(map(id, directed)), list(map(_write_count, directed)), recorded)
 
 
-def diagnose(trace: Trace, live: Metric, metric: Metric, control: Control) -> Diagnoses:
-    """The diagnoses of a step; parameters that cannot be told any more are named in notes.
+def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: Control) -> Diagnoses:
+    """The diagnoses of a step; notes name the parameters whose original gradient cannot be recovered.
 
     Args:
         trace: what the step left behind.
-        live, metric: the attachment's metric as it is driven, and its value; groups may have metrics of their own.
+        tensor_metric, metric: the attachment's metric as targets refer to it, and as given; groups may have their own.
         control: the control in force.
     """
-    told, notes = [], []
+    diagnoses, notes = [], []
     for index, target in enumerate(trace.targets):
-        products: Tensor | str
+        sums: Tensor | str
         if trace.products is not None:
-            products = trace.products[index]
+            sums = trace.products[index]
         else:
             seen = (trace.identities[index], trace.versions[index])
-            products = _recovered(target, metric if target.metric is live else target.metric, seen, control)
-        if isinstance(products, str):
-            notes.append(f"{target.name}: {products}")
+            sums = _recovered(target, metric if target.metric is tensor_metric else target.metric, seen, control)
+        if isinstance(sums, str):
+            notes.append(f"{target.name}: {sums}")
             continue
-        ff, gg, fg = products.tolist()
-        told.append(Diagnosis(target.name, (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0))
-    if not told:
+        ff, gg, fg = sums.tolist()
+        ratio, cosine = (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0
+        diagnoses.append(Diagnosis(target.name, ratio, cosine))
+    if not diagnoses:
         reasons = "\n".join(notes) or "no parameter had a gradient"
         raise RuntimeError(
-            f"diagnostics: nothing can be told of the last step; set attachment.recording = True before it\n{reasons}"
+            f"diagnostics: the last step cannot be diagnosed; set attachment.recording = True before it\n{reasons}"
         )
-    return Diagnoses(told, tuple(notes))
+    return Diagnoses(diagnoses, tuple(notes))
 
 
-def products_of(f: Tensor, g: Tensor) -> Tensor:
-    """|f|^2, |g|^2 and <f, g>, left on the device."""
-    wide = torch.complex128 if g.is_complex() else torch.float64
-    flat_f, flat_g = f.to(wide).flatten(), g.to(wide).flatten()
-    return torch.stack([torch.vdot(a, b).real for a, b in ((flat_f, flat_f), (flat_g, flat_g), (flat_f, flat_g))])
-
-
-def _recovered(target: Target, metric: Metric, seen: tuple[int, int], control: Control) -> Tensor | str:
+def _recovered(target: Target, metric: Operator, seen: tuple[int, int], control: Control) -> Tensor | str:
     g = target.parameter.grad
     if g is None:
         return "its gradient is gone (zero_grad)"
-    if (id(g), _written(g)) != seen:
+    if (id(g), _write_count(g)) != seen:
         return "its gradient was changed after the step directed it"
     if is_dtensor(g):
-        return "it is a DTensor, and what other ranks hold of it is not asked for here"
-    if isinstance(metric, Centralization):
+        return "it is a DTensor, and diagnostics do not communicate with other ranks"
+    if not isinstance(metric, Metric):
         return "a projection cannot be undone"
     symbol_F = metric.symbol(target.axis.length(tuple(g.shape)))
-    if float(symbol_F.max() / symbol_F.min()) * torch.finfo(g.dtype).eps > MOST_ERROR:
-        return f"{metric!r} smooths it too strongly to tell the original from a {g.dtype} result"
+    if float(symbol_F.max() / symbol_F.min()) * torch.finfo(g.dtype).eps > MAX_ERROR:
+        return f"{metric!r} smooths it too strongly to recover the original from a {g.dtype} result"
     wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
     f = _undirected(wide, target.name, target.axis, metric, shuffled=control == "permuted")
     if control == "norm":
         f *= wide.norm() / f.norm()
-    return products_of(f, wide)
+    return products(f, wide)
 
 
 def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, shuffled: bool) -> Tensor:
-    job = ColumnView.open(g, axis)
-    columns_ONI = job.read()
-    order = permutation(name, job.length, g.device)
+    opened = ColumnView.open(g, axis)
+    columns_ONI = opened.read()
+    order = permutation(name, opened.length, g.device)
     if shuffled:
         columns_ONI = columns_ONI.index_select(1, order)
     columns_ONI = metric.apply_inverse(columns_ONI)

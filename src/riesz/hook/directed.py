@@ -14,7 +14,7 @@ from riesz.control import Control
 from riesz.hook.attach import attach
 from riesz.hook.attachment import Attachment, attachment_of
 from riesz.layout.scope import Direction, Layers
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 
 
@@ -41,22 +41,22 @@ def directed(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
         (True, SobolevTilde(lam=0.5))
     """
     if not (isinstance(base, type) and issubclass(base, torch.optim.Optimizer)):
-        raise TypeError(f"directed: base must be a subclass of torch.optim.Optimizer, got {base!r}")
-    if base in _made.values():
+        raise TypeError(f"directed: expected a subclass of torch.optim.Optimizer, got {base!r}")
+    if base in _classes.values():
         raise TypeError(f"directed: {base.__name__} is directed already, and twice would apply the metric twice")
-    if base not in _made:
-        _made[base] = _make(base)
-    return _made[base]
+    if base not in _classes:
+        _classes[base] = _make_class(base)
+    return _classes[base]
 
 
-_made: dict[type[torch.optim.Optimizer], type[torch.optim.Optimizer]] = {}
+_classes: dict[type[torch.optim.Optimizer], type[torch.optim.Optimizer]] = {}
 
 
-def _make(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+def _make_class(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
     def initialise(
         self: torch.optim.Optimizer,
         *args: Any,
-        metric: Metric | str,
+        metric: Operator | str,
         direction: Direction = "output",
         layers: Layers = "conv",
         model: nn.Module | None = None,
@@ -80,40 +80,38 @@ def _make(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
         "__init__": initialise,
         "__doc__": f"{base.__name__}, channel-directed: see `riesz.directed`.\n\n{inspect.getdoc(base) or ''}",
         "__module__": __name__,
-        "__qualname__": _name_of(base),
-        "__signature__": _joined(base, ours),
+        "__qualname__": _qualified_name(base),
+        "__signature__": _joined_signature(base, ours),
         "attachment": property(_attachment, doc="The `riesz.Attachment` of this optimizer."),
     }
     # The type of the base itself: many optimizers are abstract base classes.
-    make: Any = type(base)
-    made: type[torch.optim.Optimizer] = make(f"Directed{base.__name__}", (base,), body)
-    return made
+    metaclass: Any = type(base)
+    directed_class: type[torch.optim.Optimizer] = metaclass(f"Directed{base.__name__}", (base,), body)
+    return directed_class
 
 
 def _attachment(self: torch.optim.Optimizer) -> Attachment | None:
     return attachment_of(self)
 
 
-def _joined(base: type[torch.optim.Optimizer], ours: list[inspect.Parameter]) -> inspect.Signature:
+def _joined_signature(base: type[torch.optim.Optimizer], ours: list[inspect.Parameter]) -> inspect.Signature:
     signature = inspect.signature(base)
     for parameter in ours:
         if parameter.name in signature.parameters or hasattr(base, "attachment"):
             clash = parameter.name if parameter.name in signature.parameters else "attachment"
-            raise TypeError(
-                f"directed: {base.__name__} has {clash!r} of its own; build it, then call riesz.attach on it"
-            )
+            raise TypeError(f"directed: {base.__name__} has its own {clash!r}; build it, then call riesz.attach on it")
     theirs = list(signature.parameters.values())
     end = next((i for i, p in enumerate(theirs) if p.kind is p.VAR_KEYWORD), len(theirs))
     return signature.replace(parameters=[*theirs[:end], *ours, *theirs[end:]])
 
 
-def _name_of(base: type) -> str:
+def _qualified_name(base: type) -> str:
     """The name a directed class is pickled by, without dots: they would be taken for nesting."""
     return f"Directed{base.__name__}@{base.__module__}:{base.__qualname__}".replace(".", "/")
 
 
 def __getattr__(name: str) -> Any:
-    """Directed classes by name, so that pickle finds them in a process that has not made them yet."""
+    """Directed classes by name, so that pickle finds them in a process that has not created them yet."""
     if not name.startswith("Directed") or "@" not in name:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, qualname = name.partition("@")[2].replace("/", ".").partition(":")

@@ -1,4 +1,4 @@
-"""What one step has to do: which parameters, along which axis, under which metric. Made once, kept while it holds.
+"""The plan: which parameters a step directs, along which axis, under which metric. Made once, kept while it is valid.
 
 A param group may override the attachment with plain values that travel in state dicts and load where riesz is not
 installed: `riesz_metric`, a metric as text, and `riesz_direction`, a direction.
@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 
-from riesz.hook.report import Record
-from riesz.layout.axis import Axis
+from riesz.layout.axis import Axis, is_dtensor
+from riesz.layout.records import Record
 from riesz.layout.scope import Scope
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 
 METRIC_KEY, DIRECTION_KEY = "riesz_metric", "riesz_direction"
@@ -39,7 +39,7 @@ class Target:
     name: str
     parameter: Tensor
     axis: Axis
-    metric: Metric
+    metric: Operator
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,12 @@ class Plan:
     seen: tuple[tuple[Tensor, torch.Size | None], ...]
     overrides: tuple[tuple[object, object], ...]
 
+    @cached_property
+    def _objects(self) -> list[Tensor]:
+        return [parameter for parameter, _ in self.seen]
+
     def same_parameters(self, groups: Groups) -> bool:
-        """Whether the groups hold the same parameter objects under the same overrides, whatever their shapes."""
+        """Whether the groups hold the same parameter objects, of any shape, under the same overrides."""
         parameters = _parameters(groups)
         return (
             len(parameters) == len(self.seen)
@@ -59,52 +63,63 @@ class Plan:
             and self.overrides == _overrides(groups)
         )
 
-    @cached_property
-    def _objects(self) -> tuple[Tensor, ...]:
-        return tuple(parameter for parameter, _ in self.seen)
-
     def is_valid(self, groups: Groups) -> bool:
         """Whether the groups still hold the same parameter objects, of the same shapes, under the same overrides."""
         return self.same_parameters(groups) and all(_shape(parameter) == shape for parameter, shape in self.seen)
 
 
-def make_plan(groups: Groups, scope: Scope, metric: Metric, live: Metric) -> Plan:
-    """Choose the targets, or raise if there are none; `live` stands for `metric` where no group overrides it."""
-    targets, told = [], []
-    for group, records, own in _decide(groups, scope, metric):
-        told += records
+def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operator) -> Plan:
+    """Choose the targets, or raise if there are none; `as_tensors` stands for `metric` where no group overrides it."""
+    targets, all_records = [], []
+    for group, records, group_metric in _decide(groups, scope, metric):
+        all_records += records
         for record, parameter in zip(records, group["params"], strict=True):
             if record.applied and record.where is not None:
-                targets.append(Target(record.name, parameter, record.where, live if own is metric else own))
+                applied = as_tensors if group_metric is metric else group_metric
+                targets.append(Target(record.name, parameter, record.where, applied))
     if not targets:
-        raise _nothing_matched(told)
+        raise _nothing_matched(all_records)
     return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), _overrides(groups))
 
 
-def make_records(groups: Groups, scope: Scope, metric: Metric) -> list[Record]:
+def make_records(groups: Groups, scope: Scope, metric: Operator) -> list[Record]:
     """One record per parameter of the optimizer, in its order."""
     return [record for _, records, _ in _decide(groups, scope, metric) for record in records]
 
 
-def _decide(groups: Groups, scope: Scope, metric: Metric) -> list[tuple[dict[str, Any], list[Record], Metric]]:
-    places = scope.places()
+def _decide(groups: Groups, scope: Scope, metric: Operator) -> list[tuple[dict[str, Any], list[Record], Operator]]:
+    locations = scope.locations()
     decisions = []
     for index, group in enumerate(groups):
-        if foreign := [key for key in group if str(key).startswith("riesz_") and key not in KEYS]:
+        if unknown := [key for key in group if str(key).startswith("riesz_") and key not in KEYS]:
             raise ValueError(
-                f"param group {index} has the setting {foreign[0]!r}, which is not known; allowed: {METRIC_KEY!r} and "
-                f"{DIRECTION_KEY!r}"
+                f"param group {index}: expected settings {METRIC_KEY!r} or {DIRECTION_KEY!r}, got {unknown[0]!r}"
             )
         try:
-            own = parse_metric(group[METRIC_KEY]) if METRIC_KEY in group else metric
-            own_scope = replace(scope, direction=group[DIRECTION_KEY]) if DIRECTION_KEY in group else scope
+            group_metric = parse_metric(group[METRIC_KEY]) if METRIC_KEY in group else metric
+            group_scope = replace(scope, direction=group[DIRECTION_KEY]) if DIRECTION_KEY in group else scope
         except (TypeError, ValueError) as error:
             raise type(error)(f"param group {index}: {error}") from None
-        records = own_scope.records(group, index, places, own)
-        if own is not metric:
-            records = [replace(record, metric=str(own)) for record in records]
-        decisions.append((group, records, own))
+        override = "" if group_metric is metric else str(group_metric)
+        records = [
+            replace(_applicable(record, parameter, group_metric), metric=override)
+            for record, parameter in zip(group_scope.records(group, index, locations), group["params"], strict=True)
+        ]
+        decisions.append((group, records, group_metric))
     return decisions
+
+
+def _applicable(record: Record, parameter: Tensor, metric: Operator) -> Record:
+    """The record, not applied where the metric has nothing to do; raises where a DTensor's layout is not supported."""
+    if not record.applied or record.where is None:
+        return record
+    if reason := metric.skip_reason(record.shape, record.where):
+        return replace(record, applied=False, reason=reason)
+    if is_dtensor(parameter):
+        from riesz import sharded
+
+        sharded.check(parameter, record.where, f"parameter {record.name!r}")
+    return record
 
 
 def _shape(parameter: Tensor) -> torch.Size | None:
@@ -120,14 +135,14 @@ def _overrides(groups: Groups) -> tuple[tuple[object, object], ...]:
 
 
 class NothingToDirectError(ValueError):
-    """A scope selects no parameter of an optimizer: silence would look like training."""
+    """A scope selects no parameter of an optimizer, which would silently train on plain gradients."""
 
 
 def _nothing_matched(records: list[Record]) -> NothingToDirectError:
-    told = "\n".join(f"  {r.name} {r.shape}: {r.reason}" for r in records[:12])
+    reasons = "\n".join(f"  {r.name} {r.shape}: {r.reason}" for r in records[:12])
     more = f"\n  and {len(records) - 12} more" if len(records) > 12 else ""
     return NothingToDirectError(
-        f"nothing to direct among the optimizer's {len(records)} parameters:\n{told}{more}\n"
+        f"nothing to direct among the optimizer's {len(records)} parameters:\n{reasons}{more}\n"
         "Pass the model the optimizer trains, layers='all' or a predicate. Flattened parameters (FSDP1, ZeRO) cannot "
         "be directed: use DistributedDataParallel, or FSDP2 (fully_shard), which keep their shapes"
     )

@@ -1,46 +1,12 @@
-"""What an attachment tells: one record per parameter, printed as tables."""
+"""What an attachment reports, one line per parameter, printed as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from riesz.layout.axis import Axis
-
-
-@dataclass(frozen=True)
-class Record:
-    """What happens to one parameter.
-
-    Attributes:
-        name: its name in the model, or its place in the optimizer.
-        layer: the class of the layer it serves, empty without a model.
-        shape: its shape.
-        where: the directed axis and its groups, None where none was chosen.
-        applied: whether its gradient is directed.
-        reason: why not; empty if it is.
-        metric: the metric of its param group where that overrides the attachment's, else empty.
-    """
-
-    name: str
-    layer: str
-    shape: tuple[int, ...]
-    where: Axis | None
-    applied: bool
-    reason: str
-    metric: str = ""
-
-    @property
-    def axis(self) -> int | str | None:
-        """The dim that is smoothed along, or "rasterized"; None where none was chosen."""
-        if self.where is None:
-            return None
-        return "rasterized" if self.where.dim is None else self.where.dim
-
-    @property
-    def length(self) -> int | None:
-        """How many entries along the axis are smoothed together: within one group, where there are groups."""
-        return None if self.where is None else self.where.length(self.shape)
+from riesz._table import table
+from riesz.layout.records import Record
 
 
 class Report(tuple[Record, ...]):
@@ -65,9 +31,9 @@ class Report(tuple[Record, ...]):
             )
             for r in self
         ]
-        applied = sum(r.applied for r in self)
-        told = table(("parameter", "layer", "shape", "axis", "n", ""), rows)
-        return "\n".join(filter(None, (told, f"{applied} of {len(self)} directed", self.note)))
+        printed = table(("parameter", "layer", "shape", "axis", "n", ""), rows)
+        total = f"{sum(r.applied for r in self)} of {len(self)} directed"
+        return "\n".join(filter(None, (printed, total, self.note)))
 
     __repr__ = __str__
 
@@ -88,7 +54,7 @@ class Diagnosis:
 
 
 class Diagnoses(tuple[Diagnosis, ...]):
-    """Diagnoses that print as a table, with notes on what could not be told."""
+    """Diagnoses that print as a table, with notes on the parameters left out."""
 
     notes: tuple[str, ...]
 
@@ -102,11 +68,3 @@ class Diagnoses(tuple[Diagnosis, ...]):
         return "\n".join([table(("parameter", "|g|/|f|", "cos(f,g)"), rows), *self.notes])
 
     __repr__ = __str__
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Left-aligned columns under a head and a rule."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(line.rstrip() for line in lines)

@@ -1,4 +1,4 @@
-"""What we need to know of how torch optimizers run their step hooks."""
+"""How torch optimizers run their step hooks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def is_nested(optimizer: torch.optim.Optimizer) -> bool:
     """Whether this step runs inside another step of the same optimizer.
 
     A subclass whose `step` calls `super().step()` runs its hooks twice, once an instance of the base class was made,
-    and the metric would be applied twice. The stack tells, also after a step that ended with an exception.
+    and the metric would be applied twice. The stack shows it, also after a step that ended with an exception.
     """
     frame: FrameType | None = sys._getframe(1)
-    found = 0
-    while frame is not None and found < 2:
-        found += frame.f_code is STEP_CODE and frame.f_locals.get("self") is optimizer
+    steps = 0
+    while frame is not None and steps < 2:
+        steps += frame.f_code is STEP_CODE and frame.f_locals.get("self") is optimizer
         frame = frame.f_back
-    return found >= 2
+    return steps >= 2
 
 
 def hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, Any]]:
@@ -47,8 +47,8 @@ def hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, 
     return {name: getattr(optimizer, name) for name in names if hasattr(optimizer, name)}
 
 
-def copies_by_itself(optimizer: torch.optim.Optimizer) -> str | None:
-    """The method by which a class copies its instances in a way of its own, leaving our hook behind; None if none."""
+def own_copy_method(optimizer: torch.optim.Optimizer) -> str | None:
+    """The method by which a class copies its instances itself, without our hooks; None if it does not."""
     kind = type(optimizer)
     if hasattr(kind, "__deepcopy__"):
         return "__deepcopy__"

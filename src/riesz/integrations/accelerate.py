@@ -11,11 +11,11 @@ from torch import nn
 
 from riesz.hook.attach import attach as attach_to_plain
 from riesz.hook.attachment import Attachment
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
 
 def attach(
-    optimizer: torch.optim.Optimizer, model: nn.Module | None = None, *, metric: Metric, **settings: Any
+    optimizer: torch.optim.Optimizer, model: nn.Module | None = None, *, metric: Operator, **settings: Any
 ) -> Attachment:
     """`riesz.attach` for what `accelerator.prepare` returned; optimizer and model may be wrapped or plain.
 

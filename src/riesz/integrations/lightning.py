@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from riesz.hook.attach import attach
 from riesz.hook.attachment import Attachment
 from riesz.hook.plan import NothingToDirectError
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
 
 class ChannelDirected(Callback):
@@ -29,7 +29,7 @@ class ChannelDirected(Callback):
         >>> # lightning.Trainer(callbacks=[callback]).fit(module, data); then callback.attachments[0].report()
     """
 
-    def __init__(self, metric: Metric, **settings: Any) -> None:
+    def __init__(self, metric: Operator, **settings: Any) -> None:
         self.metric = metric
         self.settings = settings
         self.attachments: list[Attachment] = []

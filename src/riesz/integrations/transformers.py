@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 
 from riesz.hook.attachment import Attachment
 from riesz.integrations.accelerate import attach
-from riesz.metrics import Metric
+from riesz.metrics import Operator
 
 
 class ChannelDirected(TrainerCallback):
@@ -27,7 +27,7 @@ class ChannelDirected(TrainerCallback):
         >>> # transformers.Trainer(model, args, train_dataset=data, callbacks=[callback]).train()
     """
 
-    def __init__(self, metric: Metric, **settings: Any) -> None:
+    def __init__(self, metric: Operator, **settings: Any) -> None:
         self.metric = metric
         self.settings = settings
         self.attachment: Attachment | None = None

@@ -24,29 +24,29 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 def check_gradient(value: object, what: str) -> None:
     """Refuse what no backend can compute on."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{what} must be a torch.Tensor, got {value!r} of type {type(value).__name__}")
+        raise TypeError(f"{what}: expected a torch.Tensor, got {value!r} of type {type(value).__name__}")
     if value.layout != torch.strided or value.is_nested:
         kind = "a nested tensor" if value.is_nested else f"layout {value.layout}"
-        raise TypeError(f"{what} must be a dense (strided) tensor, got {kind}; densify it first")
+        raise TypeError(f"{what}: expected a dense (strided) tensor, got {kind}; densify it first")
     if value.is_meta:
-        raise TypeError(f"{what} is on the meta device: it has a shape and no values to compute with")
+        raise TypeError(f"{what}: expected a tensor with values, got one on the meta device")
     if not (value.is_floating_point() or value.is_complex()):
-        raise TypeError(f"{what} must be floating point or complex, got dtype {value.dtype}")
+        raise TypeError(f"{what}: expected floating point or complex, got dtype {value.dtype}")
     if value.itemsize < 2:
-        raise TypeError(f"{what} has dtype {value.dtype}, which has too few digits; allowed: float16 and wider")
+        raise TypeError(f"{what}: expected float16 or wider, got dtype {value.dtype}")
     if value.dim() == 0:
-        raise ValueError(f"{what} is a 0-d tensor: there is no axis to direct; allowed: one dim or more")
+        raise ValueError(f"{what}: expected one dim or more, got a 0-d tensor, which has no axis to direct")
 
 
 def is_dtensor(tensor: object) -> bool:
     """Whether it is a DTensor, whose values may be on several ranks: `riesz.sharded` is for those."""
-    distributed = sys.modules.get("torch.distributed.tensor")  # whoever has a DTensor has imported it
+    distributed = sys.modules.get("torch.distributed.tensor")  # a DTensor exists only once it is imported
     return distributed is not None and isinstance(tensor, distributed.DTensor)
 
 
 @lru_cache(maxsize=4096)
 def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether several entries of a tensor may share one place in memory, so that it cannot be written in place."""
+    """Whether several entries of a tensor may share one address, so that it cannot be written in place."""
     reach = 0
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
         if stride <= reach:
@@ -71,11 +71,11 @@ class Axis:
     def checked(cls, dim: object, tensor: Tensor) -> Axis:
         """The axis a user named, counted from the front."""
         if isinstance(dim, bool) or not hasattr(dim, "__index__") or isinstance(dim, Tensor):
-            raise TypeError(f"dim must be an int, got {dim!r} of type {type(dim).__name__}")
+            raise TypeError(f"dim: expected an int, got {dim!r} of type {type(dim).__name__}")
         dim, dims = operator.index(dim), tensor.dim()
         if not -dims <= dim < dims:
             raise IndexError(
-                f"dim {dim} is out of range for a gradient of shape {tuple(tensor.shape)}; allowed: {-dims}..{dims - 1}"
+                f"dim: expected {-dims}..{dims - 1} for a gradient of shape {tuple(tensor.shape)}, got {dim}"
             )
         return cls(dim % dims)
 
@@ -109,7 +109,7 @@ class _Fold:
 def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int) -> _Fold:
     first: tuple[int, ...] = ()
     if groups > 1:
-        # Groups become a dimension of their own and stay in front, whatever their stride: each is a block.
+        # Groups become a dimension of their own and stay in front, since each is a block.
         shape = (groups, shape[0] // groups, *shape[1:])
         strides = (strides[0] * shape[1], *strides)
         dim += 1
@@ -117,13 +117,13 @@ def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: in
     # The largest stride first is the order in memory.
     rest = sorted(range(len(first), len(shape)), key=lambda d: -strides[d])
     order = (*first, *rest)
-    place = order.index(dim)
+    position = order.index(dim)
     sizes = [shape[d] for d in order]
     return _Fold(
         order=None if order == tuple(range(len(shape))) else order,
-        outer=math.prod(sizes[:place]),
-        length=sizes[place],
-        inner=math.prod(sizes[place + 1 :]),
+        outer=math.prod(sizes[:position]),
+        length=sizes[position],
+        inner=math.prod(sizes[position + 1 :]),
     )
 
 
@@ -170,7 +170,7 @@ class ColumnView:
         return self.view.reshape(self.shape)
 
     def write(self, columns_ONI: Tensor) -> None:
-        """Put the columns where they were read."""
+        """Write the columns back where they were read."""
         self.view.copy_(columns_ONI.view(self.view.shape))
 
     def unfold(self, columns_ONI: Tensor, like: Tensor) -> Tensor:

@@ -20,9 +20,8 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
-from riesz.hook.report import Record
-from riesz.layout.axis import Axis, is_dtensor
-from riesz.metrics import Metric
+from riesz.layout.axis import Axis
+from riesz.layout.records import Record
 
 Direction = Literal["output", "input", "rasterized"] | int
 Predicate = Callable[[str, nn.Module | None, Tensor], bool]
@@ -64,88 +63,85 @@ class Scope:
 
     def __post_init__(self) -> None:
         if self.model is not None and not isinstance(self.model, nn.Module):
-            raise TypeError(f"model must be a torch.nn.Module or None, got {type(self.model).__name__}")
+            raise TypeError(f"model: expected a torch.nn.Module or None, got {type(self.model).__name__}")
         named = ("output", "input", "rasterized")
         if isinstance(self.direction, bool) or not isinstance(self.direction, (str, int)):
-            raise TypeError(f"direction must be one of {named} or an int, got {self.direction!r}")
+            raise TypeError(f"direction: expected one of {named} or an int, got {self.direction!r}")
         if isinstance(self.direction, str) and self.direction not in named:
-            raise ValueError(f"direction {self.direction!r} is not known; allowed: {named} or an int")
+            raise ValueError(f"direction: expected one of {named} or an int, got {self.direction!r}")
         if isinstance(self.layers, str):
             if self.layers not in ("conv", "all"):
-                raise ValueError(f"layers {self.layers!r} is not known; allowed: 'conv', 'all' or a predicate")
+                raise ValueError(f"layers: expected 'conv', 'all' or a predicate, got {self.layers!r}")
         elif not callable(self.layers):
-            raise TypeError(f"layers must be 'conv', 'all' or a predicate, got {self.layers!r}")
+            raise TypeError(f"layers: expected 'conv', 'all' or a predicate, got {self.layers!r}")
 
-    def places(self) -> ParameterLocations | None:
+    def locations(self) -> ParameterLocations | None:
         """Where the model's parameters sit; None without a model."""
         if self.model is None:
             return None
-        places: defaultdict[int, list[ParameterLocation]] = defaultdict(list)
-        for key, place in _places(self.model):
-            places[key].append(place)
-        return places
+        locations: defaultdict[int, list[ParameterLocation]] = defaultdict(list)
+        for key, location in _locate(self.model):
+            locations[key].append(location)
+        return locations
 
-    def records(
-        self, group: dict[str, Any], index: int, places: ParameterLocations | None, metric: Metric
-    ) -> list[Record]:
+    def records(self, group: dict[str, Any], index: int, locations: ParameterLocations | None) -> list[Record]:
         """One record per parameter of an optimizer's group, in its order."""
         parameters = group["params"]
         names = group.get("param_names") or [f"group {index}, parameter {i}" for i in range(len(parameters))]
-        records = []
-        for name, parameter in zip(names, parameters, strict=True):
-            found = (
-                [ParameterLocation(name, None, "weight", "weight")] if places is None else places.get(id(parameter), [])
+        return [
+            self._record(
+                [ParameterLocation(name, None, "weight", "weight")]
+                if locations is None
+                else locations.get(id(parameter), []),
+                name,
+                parameter,
             )
-            records.append(self._record(found, name, parameter, metric))
-        return records
+            for name, parameter in zip(names, parameters, strict=True)
+        ]
 
-    def _record(self, places: list[ParameterLocation], given_name: str, parameter: Tensor, metric: Metric) -> Record:
-        name = places[0].name if places else given_name
-        layer = type(places[0].module).__name__ if places and places[0].module is not None else ""
+    def _record(self, locations: list[ParameterLocation], given_name: str, parameter: Tensor) -> Record:
+        name = locations[0].name if locations else given_name
+        layer = type(locations[0].module).__name__ if locations and locations[0].module is not None else ""
         if isinstance(parameter, nn.parameter.UninitializedParameter):
-            return Record(name, layer, (), None, False, _uninitialised(self.layers, name, places))
+            return Record(name, layer, (), None, False, _uninitialised(self.layers, name, locations))
         shape = tuple(parameter.shape)
-        chosen = self._axis_for_all(places, parameter)
-        if isinstance(chosen, str):
-            return Record(name, layer, shape, None, False, chosen)
-        reason = "empty" if parameter.numel() == 0 else metric.skip_reason(shape, chosen)
-        if reason is None and is_dtensor(parameter):
-            from riesz import sharded
+        axis = self._axis_for_all(locations, parameter)
+        if isinstance(axis, str):
+            return Record(name, layer, shape, None, False, axis)
+        empty = parameter.numel() == 0
+        return Record(name, layer, shape, axis, not empty, "empty" if empty else "")
 
-            sharded.check(parameter, chosen, f"parameter {name!r}")
-        return Record(name, layer, shape, chosen, reason is None, reason or "")
-
-    def _axis_for_all(self, places: list[ParameterLocation], parameter: Tensor) -> Axis | str:
+    def _axis_for_all(self, locations: list[ParameterLocation], parameter: Tensor) -> Axis | str:
         """The axis that every layer sharing the parameter agrees on, or the reason for leaving it alone."""
-        if not places:
+        if not locations:
             return "not a parameter of the model"
-        if any(isinstance(place.module, EMBEDDING) for place in places):
+        if any(isinstance(location.module, EMBEDDING) for location in locations):
             return "embedding: its rows are a vocabulary, not channels"
-        axes = [self._axis(place, parameter) for place in places]
+        axes = [self._axis(location, parameter) for location in locations]
         if any(axis != axes[0] for axis in axes):
-            names = " and ".join(place.name for place in places)
+            names = " and ".join(location.name for location in locations)
             return f"shared by {names}, whose directed axes differ"
         return axes[0]
 
-    def _axis(self, place: ParameterLocation, parameter: Tensor) -> Axis | str:
+    def _axis(self, location: ParameterLocation, parameter: Tensor) -> Axis | str:
         """The directed axis as one layer sees it, or the reason for leaving the parameter alone."""
         if parameter.dim() == 0:
             return "0-d: no axis"
-        is_conv = _is_conv_weight(place, parameter)
+        is_conv = _is_conv_weight(location, parameter)
         if callable(self.layers):
-            if not self.layers(place.name, place.module, parameter):
+            if not self.layers(location.name, location.module, parameter):
                 return "not chosen by the predicate"
         elif self.layers == "conv" and not is_conv:
-            _refuse_flattened(place, parameter)
-            return _why_not_conv(place, parameter)
-        _refuse_flattened(place, parameter)
-        return self._axis_of_chosen(place, parameter, is_conv)
+            _refuse_flattened(location, parameter)
+            return _why_not_conv(location, parameter)
+        _refuse_flattened(location, parameter)
+        return self._axis_of_chosen(location, parameter, is_conv)
 
-    def _axis_of_chosen(self, place: ParameterLocation, parameter: Tensor, is_conv: bool) -> Axis | str:
+    def _axis_of_chosen(self, location: ParameterLocation, parameter: Tensor, is_conv: bool) -> Axis | str:
         if self.direction == "rasterized":
             return Axis(None)
-        if parameter.dim() == 1 or place.tensor == "magnitudes":
-            # A bias, a norm's scale or the magnitudes of a weight norm: one axis, whatever the direction.
+        if parameter.dim() == 1 or location.tensor == "magnitudes":
+            # A bias, a norm's scale or the magnitudes of a weight norm: one axis in any direction.
             wide = [d for d, size in enumerate(parameter.shape) if size > 1]
             return Axis(wide[0] if wide else 0)
         if isinstance(self.direction, int):
@@ -153,12 +149,12 @@ class Scope:
             if not -dims <= self.direction < dims:
                 return f"no dim {self.direction} in a {dims}-d parameter"
             return Axis(self.direction % dims)
-        transposed = is_conv and isinstance(place.module, CONV_TRANSPOSE)
-        groups = int(getattr(place.module, "groups", 1)) if is_conv and place.module is not None else 1
+        transposed = is_conv and isinstance(location.module, CONV_TRANSPOSE)
+        groups = int(getattr(location.module, "groups", 1)) if is_conv and location.module is not None else 1
         return Axis(int((self.direction == "input") != transposed), groups)
 
 
-def _places(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:
+def _locate(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:
     """Every parameter of the model by id, seen from the layer it serves.
 
     A parametrised weight (spectral norm, weight norm) lives in a ParametrizationList below the layer; what is trained,
@@ -198,39 +194,39 @@ def _weight_shape(module: nn.Module | None) -> tuple[int, ...] | None:
     return None
 
 
-def _is_conv_weight(place: ParameterLocation, parameter: Tensor) -> bool:
-    if place.module is None:
+def _is_conv_weight(location: ParameterLocation, parameter: Tensor) -> bool:
+    if location.module is None:
         return parameter.dim() >= 3
     # By shape, so that every way of storing it counts (weight, weight_orig, weight_v, a parametrisation's original)
     # and its companions (weight_g, the magnitudes of a weight norm) do not.
-    return place.tensor.startswith("weight") and tuple(parameter.shape) == _weight_shape(place.module)
+    return location.tensor.startswith("weight") and tuple(parameter.shape) == _weight_shape(location.module)
 
 
-def _refuse_flattened(place: ParameterLocation, parameter: Tensor) -> None:
-    expected = _weight_shape(place.module)
-    if expected is not None and place.stored == "weight" and parameter.dim() == 1:
+def _refuse_flattened(location: ParameterLocation, parameter: Tensor) -> None:
+    expected = _weight_shape(location.module)
+    if expected is not None and location.stored == "weight" and parameter.dim() == 1:
         raise ValueError(
-            f"parameter {place.name!r} of {type(place.module).__name__} has shape {tuple(parameter.shape)} where "
-            f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be told apart. Use "
+            f"parameter {location.name!r} of {type(location.module).__name__} has shape {tuple(parameter.shape)} where "
+            f"{expected} is expected: it was flattened (FSDP1, ZeRO), and its channels cannot be separated. Use "
             "DistributedDataParallel, or FSDP2 (fully_shard)"
         )
 
 
-def _uninitialised(layers: Layers, name: str, places: list[ParameterLocation]) -> str:
+def _uninitialised(layers: Layers, name: str, locations: list[ParameterLocation]) -> str:
     kinds = (*CONV, *CONV_TRANSPOSE)
-    if layers == "conv" and places and not any(isinstance(p.module, (*kinds, type(None))) for p in places):
+    if layers == "conv" and locations and not any(isinstance(p.module, (*kinds, type(None))) for p in locations):
         return "not a conv weight (layers='conv')"
     raise ValueError(
         f"parameter {name!r} has no shape yet: run one forward pass through the lazy module before attaching"
     )
 
 
-def _why_not_conv(place: ParameterLocation, parameter: Tensor) -> str:
-    expected = _weight_shape(place.module)
-    if place.module is None:
+def _why_not_conv(location: ParameterLocation, parameter: Tensor) -> str:
+    expected = _weight_shape(location.module)
+    if location.module is None:
         return f"{parameter.dim()}-d: without a model, a conv weight has 3 dims or more (layers='conv')"
     if expected is None:
         return "not a conv weight (layers='conv')"
-    if place.tensor in ("bias", "magnitudes"):
-        return f"{place.tensor} of a conv layer, not its weight (layers='conv')"
+    if location.tensor in ("bias", "magnitudes"):
+        return f"{location.tensor} of a conv layer, not its weight (layers='conv')"
     return f"not of the shape {expected} of the layer's weight (layers='conv')"

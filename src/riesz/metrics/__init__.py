@@ -1,9 +1,10 @@
-"""The metrics: pure maths, one file each."""
+"""Operators and metrics: pure maths, one file each."""
 
 from riesz.metrics.base import Metric
 from riesz.metrics.centralization import Centralization
 from riesz.metrics.identity import Identity
 from riesz.metrics.laplacian_smoothing import LaplacianSmoothing
+from riesz.metrics.operator import Operator
 from riesz.metrics.reweighted_l2 import ReweightedL2
 from riesz.metrics.sobolev import Sobolev
 from riesz.metrics.sobolev_tilde import SobolevTilde
@@ -14,6 +15,7 @@ __all__ = [
     "Identity",
     "LaplacianSmoothing",
     "Metric",
+    "Operator",
     "ReweightedL2",
     "Sobolev",
     "SobolevTilde",

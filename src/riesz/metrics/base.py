@@ -1,30 +1,23 @@
-"""What every metric is: a symmetric positive definite circulant along one axis, known by its symbol.
+"""A metric: a symmetric positive definite circulant along one axis, known by its symbol.
 
 Shape suffixes: O outer passengers, N the directed axis, I inner passengers, F frequencies 0..n//2.
-
-A metric never sees a whole weight. It sees columns_ONI: the gradient folded so that the directed axis is in the middle
-and everything else is a passenger. `riesz.layout.axis` does the folding.
 """
 
 from __future__ import annotations
 
-import copy
-import re
-from dataclasses import Field, dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from riesz.layout.axis import Axis, ColumnView, check_gradient, compute_dtype
-from riesz.metrics import _numbers
-from riesz.metrics import circulant as solvers
-
-Self = TypeVar("Self", bound="Metric")
+from riesz.layout.axis import Axis, ColumnView, check_gradient
+from riesz.metrics import _numbers, circulant
+from riesz.metrics.operator import SHARED_FIELDS, Operator
 
 
 @dataclass(frozen=True, repr=False)
-class Metric:
+class Metric(Operator):
     """An inner product on gradients; `gradient` is the Riesz representative of the differential under it.
 
     What is computed is `A f = scale * G f + blend * f`, where the subclass supplies the symbol of `G`.
@@ -37,50 +30,21 @@ class Metric:
     scale: float = field(default=1.0, kw_only=True)
     blend: float = field(default=0.0, kw_only=True)
 
-    tunable_fields: ClassVar[tuple[str, ...]] = ("scale", "blend")
-    """The fields that hold floats and may be driven while training."""
+    tunable_fields: ClassVar[tuple[str, ...]] = SHARED_FIELDS
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
         if type(self) is Metric:
-            raise TypeError(
-                "Metric is what all metrics share; build one of its kinds, for example riesz.SobolevTilde()"
-            )
+            raise TypeError("expected a kind of metric, for example riesz.SobolevTilde(), got Metric, their base class")
         self._set(scale=_numbers.not_negative(owner, "scale", self.scale))
         self._set(blend=_numbers.not_negative(owner, "blend", self.blend))
         if self.scale == 0 and self.blend == 0:
-            raise ValueError(f"{owner}: scale and blend are both 0, so the gradient would vanish; one must be > 0")
+            raise ValueError(f"{owner}: expected scale > 0 or blend > 0, got 0 for both: the gradient would vanish")
+        if self.strength_field is not None:
+            self._set(**{self.strength_field: self._checked_strength(owner, self.strength_field, self.strength)})
 
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    def kind_name(cls) -> str:
-        """The name in texts: SobolevTilde is "sobolev-tilde"."""
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
-
-    @classmethod
-    def settings(cls) -> list[Field[Any]]:
-        """The fields a user may set, the metric's own before the shared ones."""
-        return sorted((f for f in fields(cls) if f.init), key=lambda f: f.name in ("scale", "blend"))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._told()})"
-
-    def __str__(self) -> str:
-        told = self._told()
-        return f"{self.kind_name()}({told})" if told else self.kind_name()
-
-    def _told(self) -> str:
-        # Strengths always, the rest only where it differs from the default.
-        shared = ("scale", "blend")
-        told = [
-            f
-            for f in self.settings()
-            if getattr(self, f.name) != f.default or (f.name in self.tunable_fields and f.name not in shared)
-        ]
-        return ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in told)
+    def _checked_strength(self, owner: str, name: str, value: object) -> float:
+        return _numbers.positive(owner, name, value)
 
     # -- the maths -------------------------------------------------------------------------------------------------
 
@@ -91,6 +55,14 @@ class Metric:
     def smooth(self, columns_ONI: Tensor) -> Tensor:
         """G f by running sums, for axes where neither a matrix product nor an FFT is fast."""
         raise NotImplementedError
+
+    def mean_factor(self, n: int) -> float:
+        """What G multiplies the mean of a column by."""
+        return 1.0
+
+    def grid_strength(self, n: int) -> Any:
+        """The factor of -D in the equation of G: the strength in units of the grid."""
+        return self.strength
 
     def symbol(self, n: int) -> Tensor:
         """Eigenvalues of A along an axis of length `n`.
@@ -106,8 +78,7 @@ class Metric:
             >>> riesz.ReweightedL2(lam=1.0).symbol(4).tolist()
             [2.0, 1.0, 1.0]
         """
-        n = _numbers.length(type(self).__name__, n)
-        return self._symbol_on(n, torch.device("cpu"))
+        return self._symbol_on(_numbers.length(type(self).__name__, n), torch.device("cpu"))
 
     def kernel(self, n: int) -> Tensor:
         """First column of A along an axis of length `n`: the weights of the circular convolution.
@@ -123,34 +94,7 @@ class Metric:
             >>> riesz.ReweightedL2(lam=1.0).kernel(4).tolist()
             [1.25, 0.25, 0.25, 0.25]
         """
-        n = _numbers.length(type(self).__name__, n)
-        return solvers.kernel(self.symbol(n), n)
-
-    def gradient(self, f: Tensor, dim: int = 0) -> Tensor:
-        """The gradient under this metric, `A f` along `dim`, as a new tensor.
-
-        Autograd passes through. Dtype and order in memory of `f` are kept; half types are computed in float32.
-
-        Args:
-            f: the ordinary gradient, real or complex.
-            dim: the directed axis.
-
-        Returns:
-            A tensor like `f`.
-
-        Example:
-            >>> import riesz, torch
-            >>> riesz.ReweightedL2(lam=1.0).gradient(torch.tensor([1.0, 3.0]))
-            tensor([3., 5.])
-        """
-        check_gradient(f, "gradient: f")
-        axis = Axis.checked(dim, f)
-        self.check(tuple(f.shape), axis)
-        if f.numel() == 0:
-            return f.clone()
-        job = ColumnView.open(f, axis)
-        with solvers.full_precision(f.device):
-            return job.unfold(self.direct(job.read().to(compute_dtype(f.dtype)), job.blocks), f)
+        return circulant.kernel(self.symbol(n), n)
 
     def inner(self, a: Tensor, b: Tensor, dim: int = 0) -> Tensor:
         """The metric itself: `<a, A^-1 b>` along `dim`, summed over all columns.
@@ -174,62 +118,34 @@ class Metric:
         check_gradient(a, "inner: a")
         check_gradient(b, "inner: b")
         if a.shape != b.shape:
-            raise ValueError(f"inner: a and b must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+            raise ValueError(f"inner: expected a and b of one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
         dtype = torch.promote_types(a.dtype, b.dtype)
         wide = b.to(torch.complex128 if dtype.is_complex else torch.float64)
         axis = Axis.checked(dim, b)
         if b.numel() == 0:
             return wide.sum().to(dtype)
-        job = ColumnView.open(wide, axis)
-        represented = job.unfold(self.apply_inverse(job.read()), wide)
+        columns = ColumnView.open(wide, axis)
+        represented = columns.unfold(self.apply_inverse(columns.read()), wide)
         return (a.to(wide.dtype).conj() * represented).sum().to(dtype)
 
     def apply_inverse(self, columns_ONI: Tensor) -> Tensor:
         """`A^-1 g` for every column: the ordinary gradient whose metric gradient is g."""
-        return solvers.by_fft(columns_ONI, self._symbol_on(columns_ONI.shape[1], columns_ONI.device).reciprocal())
-
-    # -- what backends call ----------------------------------------------------------------------------------------
+        return circulant.by_fft(columns_ONI, self._symbol_on(columns_ONI.shape[1], columns_ONI.device).reciprocal())
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
-        """`A f` for every column, out of place, in the dtype given, by whatever is fastest at this length.
-
-        Args:
-            columns_ONI: the gradient, folded; the directed axis is the middle one.
-            blocks: how many independent weights, or groups of one, the outer axis is made of. Only an operator that
-                mixes passengers needs to know.
-        """
-        how = solvers.strategy(columns_ONI)
-        if how != "sums":
+        """`A f` for every column, by whatever is fastest at this length."""
+        algorithm = circulant.strategy(columns_ONI)
+        if algorithm != "sums":
             symbol_F = self._symbol_on(columns_ONI.shape[1], columns_ONI.device)
-            multiply = solvers.by_matmul if how == "matmul" else solvers.by_fft
-            return solvers.apart_from_mean(columns_ONI, symbol_F, multiply)
+            multiply = circulant.by_matmul if algorithm == "matmul" else circulant.by_fft
+            return circulant.apart_from_mean(columns_ONI, symbol_F, multiply)
         smooth_ONI = self.smooth(columns_ONI).mul_(self.scale)
         return smooth_ONI.add_(columns_ONI * self.blend)
 
-    def check(self, shape: tuple[int, ...], axis: Axis) -> None:
-        """Raise if the operator is not defined for a gradient of this shape."""
-
-    def skip_reason(self, shape: tuple[int, ...], axis: Axis) -> str | None:
-        """Why `attach` should leave a weight of this shape alone, or None."""
-        length = axis.length(shape)
-        return None if length > 1 else f"axis of length {length}: nothing to smooth along"
-
-    def as_tensors(self: Self) -> Self:
-        """A copy whose numbers are 0-d float64 tensors on the CPU, to be driven in place while training.
-
-        Tensors, so that a compiled step takes them as inputs and a change recompiles nothing; on the CPU, so that every
-        device reads them as scalars and no one waits for a copy.
-        """
-        driven = copy.copy(self)
-        driven._set(
-            **{
-                name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu")
-                for name in self.tunable_fields
-            }
-        )
-        return driven
+    def native_numbers(self) -> tuple[Any, Any, Any]:
+        return self.strength, self.scale, self.blend
 
     def _symbol_on(self, n: int, device: torch.device) -> Tensor:
-        smooth_F: Any = self.smoothing_symbol(n, solvers.waves(n, device))
+        smooth_F: Any = self.smoothing_symbol(n, circulant.waves(n, device))
         symbol_F: Tensor = self.scale * smooth_F + self.blend
         return symbol_F

@@ -1,18 +1,18 @@
-"""Gradient Centralization: a neighbour to compare with, no metric of ours."""
+"""Gradient Centralization: a projection that users compare with, an operator but no metric."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 from torch import Tensor
 
 from riesz.layout.axis import Axis
-from riesz.metrics.base import Metric
+from riesz.metrics.operator import Operator
 
 
 @dataclass(frozen=True, repr=False)
-class Centralization(Metric):
+class Centralization(Operator):
     """`g = f - mean(f over every axis but dim)`: each output filter loses its mean.
 
     A projection: it has no kernel along one axis and no inverse, so `kernel`, `symbol` and `inner` raise, and it is a
@@ -25,11 +25,8 @@ class Centralization(Metric):
                 [ 0.,  0.]])
     """
 
-    # A projection times a number, or mixed with f, is no longer Gradient Centralization: neither may be set.
-    scale: float = field(default=1.0, init=False)
-    blend: float = field(default=0.0, init=False)
-
-    tunable_fields: ClassVar[tuple[str, ...]] = ()
+    mixes_columns: ClassVar[bool] = True
+    native_kind: ClassVar[int | None] = 5
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
         outer, n, inner = columns_ONI.shape
@@ -39,8 +36,7 @@ class Centralization(Metric):
     def check(self, shape: tuple[int, ...], axis: Axis) -> None:
         if self.skip_reason(shape, axis):
             raise ValueError(
-                f"Centralization averages over the axes other than the directed one, and a gradient of shape {shape} "
-                "has none; leave it out, or give a gradient of two or more dims"
+                f"Centralization: expected a gradient of two or more dims to average over the others, got shape {shape}"
             )
 
     def skip_reason(self, shape: tuple[int, ...], axis: Axis) -> str | None:
@@ -49,16 +45,14 @@ class Centralization(Metric):
         return None
 
     def symbol(self, n: int) -> NoReturn:
-        raise self._no("symbol")
+        raise _undefined("symbol")
 
     def kernel(self, n: int) -> NoReturn:
-        raise self._no("kernel")
+        raise _undefined("kernel")
 
     def inner(self, a: Tensor, b: Tensor, dim: int = 0) -> NoReturn:
-        raise self._no("inner product")
+        raise _undefined("inner product")
 
-    def apply_inverse(self, columns_ONI: Tensor) -> NoReturn:
-        raise self._no("inverse")
 
-    def _no(self, what: str) -> TypeError:
-        return TypeError(f"Centralization has no {what}: it is a projection, not the gradient under a metric")
+def _undefined(what: str) -> TypeError:
+    return TypeError(f"Centralization has no {what}: it is a projection, not the gradient under a metric")

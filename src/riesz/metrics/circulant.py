@@ -35,7 +35,7 @@ _ZERO = torch.zeros((), dtype=torch.float64, device="cpu")
 
 
 def strategy(columns_ONI: Tensor) -> str:
-    """The fastest exact way for columns of this length and dtype: "matmul", "fft" or "sums"."""
+    """The fastest exact algorithm for columns of this length and dtype: "matmul", "fft" or "sums"."""
     n = columns_ONI.shape[1]
     if _matmul_is_rounded(columns_ONI):
         return "fft"
@@ -52,7 +52,7 @@ def _has_small_factors(n: int) -> bool:
 
 
 def _matmul_is_rounded(like: Tensor) -> bool:
-    """Whether torch was told to round float32 matrix products to TF32 or bfloat16."""
+    """Whether torch is set to round float32 matrix products to TF32 or bfloat16."""
     if like.dtype != torch.float32:
         return False
     # Not torch.get_float32_matmul_precision: it raises once the newer per-backend settings were used.
@@ -67,29 +67,29 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager[ob
     return contextlib.nullcontext()
 
 
-def _planned(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
+def _cached_table(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
     """Keep the tables built, but never one that was built for a tracer or a fake tensor mode."""
-    kept: dict[tuple[int, torch.device], Tensor] = {}
+    tables: dict[tuple[int, torch.device], Tensor] = {}
 
     @wraps(build)
     def table(n: int, device: torch.device) -> Tensor:
         if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
             return build(n, device)
-        if (n, device) not in kept:
-            if len(kept) >= 1024:  # rasterized weights of many models; starting over costs little
-                kept.clear()
+        if (n, device) not in tables:
+            if len(tables) >= 1024:  # rasterized weights of many models; starting over costs little
+                tables.clear()
             with torch.inference_mode(False):  # it must serve autograd later
-                kept[n, device] = build(n, device)
-        return kept[n, device]
+                tables[n, device] = build(n, device)
+        return tables[n, device]
 
     return table
 
 
-@_planned
+@_cached_table
 def waves(n: int, device: torch.device) -> Tensor:
     """4 sin^2(pi k/n) for k = 0..n//2: eigenvalues of minus the periodic second difference. Float64 where there is one.
 
-    The one table every symbol is made from, planned once per length and device, whatever the metric's numbers are.
+    Every symbol is made from this table, built once per length and device for all values of the metric's numbers.
     """
     dtype = torch.float32 if device.type == "mps" else torch.float64
     angle_F = torch.arange(n // 2 + 1, dtype=torch.float64, device="cpu") * (torch.pi / n)
@@ -244,7 +244,7 @@ def _delayed(sums_OKI: Tensor) -> Tensor:
     return torch.nn.functional.pad(sums_OKI, (0, 0, 1, 0))[:, :-1]
 
 
-@_planned
+@_cached_table
 def _lags(size: int, device: torch.device) -> Tensor:
     """i - j, in the dtype that exponents are computed in."""
     index = torch.arange(size, dtype=torch.float32 if device.type == "mps" else torch.float64, device="cpu")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from riesz.metrics.base import Metric
+from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,6 +21,13 @@ class Identity(Metric):
         >>> riesz.Identity().gradient(torch.tensor([1.0, 3.0]))
         tensor([1., 3.])
     """
+
+    native_kind: ClassVar[int | None] = 0
+    off_diagonal: ClassVar[OffDiagonal | None] = "zero"
+
+    @property
+    def returns_input(self) -> bool:
+        return self == Identity()
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return torch.ones_like(waves_F)

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from riesz.metrics import _numbers
-from riesz.metrics import circulant as solvers
+from riesz.metrics import circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,13 +32,12 @@ class LaplacianSmoothing(Metric):
     sigma: float = 1.0
 
     tunable_fields: ClassVar[tuple[str, ...]] = ("sigma", "scale", "blend")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(sigma=_numbers.positive("LaplacianSmoothing", "sigma", self.sigma))
+    strength_field: ClassVar[str | None] = "sigma"
+    native_kind: ClassVar[int | None] = 4
+    off_diagonal: ClassVar[OffDiagonal | None] = "exponentials"
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.sigma * waves_F)
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
-        return solvers.screened_poisson(columns_ONI, self.sigma)
+        return circulant.screened_poisson(columns_ONI, self.sigma)

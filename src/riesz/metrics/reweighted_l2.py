@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from riesz.metrics import _numbers
-from riesz.metrics import circulant as solvers
+from riesz.metrics import _numbers, circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,13 +34,15 @@ class ReweightedL2(Metric):
     lam: float = 1.0
 
     tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
+    strength_field: ClassVar[str | None] = "lam"
+    native_kind: ClassVar[int | None] = 1
+    off_diagonal: ClassVar[OffDiagonal | None] = "rank one"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        lam = _numbers.checked("ReweightedL2", "lam", self.lam, "lam > -1")
+    def _checked_strength(self, owner: str, name: str, value: object) -> float:
+        lam = _numbers.checked(owner, name, value, "lam > -1")
         if not -1 < lam <= _numbers.LARGEST:
-            raise ValueError(f"ReweightedL2: lam must be > -1 (and at most {_numbers.LARGEST}), got {lam}")
-        self._set(lam=lam)
+            raise ValueError(f"{owner}: expected -1 < lam <= {_numbers.LARGEST}, got {lam}")
+        return lam
 
     @classmethod
     def from_weight(cls, w: float) -> ReweightedL2:
@@ -53,8 +55,11 @@ class ReweightedL2(Metric):
         """
         w = _numbers.positive("ReweightedL2.from_weight", "w", w)
         if w < 1e-6:
-            raise ValueError(f"ReweightedL2.from_weight: w must be at least 1e-6, got {w}: w - 1 would lose its digits")
+            raise ValueError(f"ReweightedL2.from_weight: expected w >= 1e-6, got {w}: w - 1 would lose its digits")
         return cls(lam=w - 1.0, scale=1.0 / w)
+
+    def mean_factor(self, n: int) -> float:
+        return 1.0 + self.lam
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         at_mean_F = torch.zeros_like(waves_F)
@@ -62,5 +67,5 @@ class ReweightedL2(Metric):
         return 1.0 + self.lam * at_mean_F
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
-        mean_O1I = solvers.mean(columns_ONI)
+        mean_O1I = circulant.mean(columns_ONI)
         return columns_ONI * (self.scale + self.blend) + mean_O1I * (self.scale * self.lam)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from riesz.metrics import _numbers
-from riesz.metrics import circulant as solvers
+from riesz.metrics import circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,13 +34,15 @@ class Sobolev(Metric):
     lam: float = 1.0
 
     tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(lam=_numbers.positive("Sobolev", "lam", self.lam))
+    strength_field: ClassVar[str | None] = "lam"
+    native_kind: ClassVar[int | None] = 2
+    off_diagonal: ClassVar[OffDiagonal | None] = "exponentials"
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.lam * (n**2 * waves_F))
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
-        return solvers.screened_poisson(columns_ONI, self.lam * columns_ONI.shape[1] ** 2)
+        return circulant.screened_poisson(columns_ONI, self.grid_strength(columns_ONI.shape[1]))
+
+    def grid_strength(self, n: int) -> Any:
+        return self.lam * n**2

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from riesz.metrics import _numbers
-from riesz.metrics import circulant as solvers
+from riesz.metrics import circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,16 +44,25 @@ class SobolevTilde(Metric):
     riemann: bool = field(default=False, kw_only=True)
 
     tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
+    strength_field: ClassVar[str | None] = "lam"
+    native_kind: ClassVar[int | None] = 3
+    off_diagonal: ClassVar[OffDiagonal | None] = "parabola"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(lam=_numbers.positive("SobolevTilde", "lam", self.lam))
         if not isinstance(self.riemann, bool):
-            raise TypeError(f"SobolevTilde: riemann must be True or False, got {self.riemann!r}")
+            raise TypeError(f"SobolevTilde: expected riemann to be True or False, got {self.riemann!r}")
 
     def mean_factor(self, n: int) -> float:
         """What the mean is multiplied by: 1, or the error of the paper's Riemann sum."""
         return 1.0 + 1.0 / (12.0 * self.lam * n**2) if self.riemann else 1.0
+
+    def grid_strength(self, n: int) -> Any:
+        return self.lam * n**2
+
+    @property
+    def native_riemann(self) -> bool:
+        return self.riemann
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         at_mean_F = torch.zeros_like(waves_F)
@@ -63,6 +72,6 @@ class SobolevTilde(Metric):
         return self.mean_factor(n) * at_mean_F + others_F
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
-        mean_O1I = solvers.mean(columns_ONI)
-        deformation_ONI = solvers.poisson(columns_ONI - mean_O1I).div_(self.lam)
+        mean_O1I = circulant.mean(columns_ONI)
+        deformation_ONI = circulant.poisson(columns_ONI - mean_O1I).div_(self.lam)
         return deformation_ONI.add_(mean_O1I * self.mean_factor(columns_ONI.shape[1]))

@@ -6,21 +6,21 @@ import ast
 import re
 from difflib import get_close_matches
 
-from riesz.metrics.base import Metric
 from riesz.metrics.centralization import Centralization
 from riesz.metrics.identity import Identity
 from riesz.metrics.laplacian_smoothing import LaplacianSmoothing
+from riesz.metrics.operator import Operator
 from riesz.metrics.reweighted_l2 import ReweightedL2
 from riesz.metrics.sobolev import Sobolev
 from riesz.metrics.sobolev_tilde import SobolevTilde
 
-KINDS: dict[str, type[Metric]] = {
+KINDS: dict[str, type[Operator]] = {
     kind.kind_name(): kind
     for kind in (Identity, ReweightedL2, Sobolev, SobolevTilde, LaplacianSmoothing, Centralization)
 }
 
 
-def metric(text: str | Metric) -> Metric:
+def metric(text: str | Operator) -> Operator:
     """The metric a text stands for; the inverse of `str(metric)`.
 
     Args:
@@ -36,33 +36,33 @@ def metric(text: str | Metric) -> Metric:
         >>> str(riesz.ReweightedL2(lam=2, blend=1))
         'reweighted-l2(lam=2.0, blend=1.0)'
     """
-    if isinstance(text, Metric):
+    if isinstance(text, Operator):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"metric must be a text such as 'sobolev-tilde(lam=0.5)', got {text!r}")
+        raise TypeError(f"metric: expected a text such as 'sobolev-tilde(lam=0.5)', got {text!r}")
     if len(text) > 200:
-        raise ValueError(f"metric {text[:40]!r}... has {len(text)} characters; 200 are enough for any metric")
+        raise ValueError(f"metric: expected at most 200 characters, got {len(text)}: {text[:40]!r}...")
     form = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
     if form is None:
-        raise ValueError(f"metric {text!r} cannot be read; write it like 'sobolev-tilde(lam=0.5, blend=0)'")
+        raise ValueError(f"metric: expected the form 'sobolev-tilde(lam=0.5, blend=0)', got {text!r}")
     name, inside = form[1], form[2] or ""
     if name not in KINDS:
         close = get_close_matches(name, KINDS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"metric {name!r} is not known{hint} Allowed: {', '.join(KINDS)}")
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"metric: expected one of {', '.join(KINDS)}, got {name!r}{hint}")
     settings: dict[str, object] = {}
     for setting in filter(None, (part.strip() for part in inside.split(","))):
         key, equals, value = (piece.strip() for piece in setting.partition("="))
         if not equals or key in settings:
-            raise ValueError(f"metric {text!r}: {setting!r} is not a setting of its own; write name=value, each once")
+            raise ValueError(f"metric {text!r}: expected settings as name=value, each once, got {setting!r}")
         try:
             settings[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            raise ValueError(f"metric {text!r}: {value!r} is not a number, True or False") from None
+            raise ValueError(f"metric {text!r}: expected a number, True or False for {key!r}, got {value!r}") from None
     kind = KINDS[name]
     allowed = [field.name for field in kind.settings()]
     if unknown := [key for key in settings if key not in allowed]:
         raise ValueError(
-            f"metric {text!r}: {name} has no setting {unknown[0]!r}; allowed: {', '.join(allowed) or 'none'}"
+            f"metric {text!r}: expected settings among {', '.join(allowed) or '(none)'}, got {unknown[0]!r}"
         )
-    return kind(**settings)  # type: ignore[arg-type]
+    return kind(**settings)

@@ -1,8 +1,7 @@
-"""Gradients that are DTensors: FSDP2, HSDP, tensor parallelism. Imported when the first one is met."""
+"""Gradients that are DTensors: FSDP2, HSDP, tensor parallelism. Imported with the first one."""
 
-from riesz.sharded.collectives import DisagreementError
+from riesz.sharded.collectives import DisagreementError, all_finite
 from riesz.sharded.direct import Item, direct_
-from riesz.sharded.finite import all_finite
 from riesz.sharded.layout import check, local_of
 
 __all__ = ["DisagreementError", "Item", "all_finite", "check", "direct_", "local_of"]

@@ -1,4 +1,4 @@
-"""Columns of many gradients side by side: whatever is dealt out alike is computed together.
+"""Column batches: columns of many gradients side by side, computed together where their rows are partitioned alike.
 
 Shape suffixes: L the rows of this rank, C columns.
 """
@@ -11,20 +11,19 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from riesz.metrics import Metric
-from riesz.sharded.groups import Team
-from riesz.sharded.layout import Part
-from riesz.sharded.rows import Rows, Run
+from riesz.metrics import Operator
+from riesz.sharded.groups import RankGroup
+from riesz.sharded.layout import LocalPart, Rows, Run
 
 MAX_NUMEL = 1 << 20
-"""Entries of a stack: a copy of one, in float64, is all that is held at a time."""
+"""Entries of a column batch: a copy of one, in float64, is all that is in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """Columns of one part, from the one numbered `first` on."""
+    """Columns of one part, from number `first` on."""
 
-    part: Part
+    part: LocalPart
     first: int
     columns: int
 
@@ -38,19 +37,19 @@ class Member:
 
 
 @dataclass
-class Stack:
-    """Columns of one metric, dtype and division into rows, on one team."""
+class ColumnBatch:
+    """Columns of one metric, dtype and partition into rows, in one rank group."""
 
-    team: Team
+    group: RankGroup
     rows: Rows
-    metric: Metric
+    metric: Operator
     dtype: torch.dtype
     device: torch.device
     members: list[Member] = field(default_factory=list)
     columns: int = 0
 
-    def add(self, part: Part, first: int) -> int:
-        """Take in as many columns of a part as there is room for; returns how many."""
+    def add(self, part: LocalPart, first: int) -> int:
+        """Add as many columns of a part as there is room for; returns how many."""
         columns = min(self.room, part.columns - first)
         self.members.append(Member(part, first, columns))
         self.columns += columns
@@ -58,23 +57,23 @@ class Stack:
 
     @property
     def room(self) -> int:
-        """How many more columns it takes; decided by the rank with the most rows, so that all ranks agree."""
+        """How many more columns fit; decided by the rank with the most rows, so that all ranks agree."""
         return max(1, MAX_NUMEL // max(self.rows.counts)) - self.columns
 
     @property
     def height(self) -> int:
         """The rows of this rank."""
-        return self.rows.counts[self.team.place]
+        return self.rows.counts[self.group.rank]
 
     def runs(self) -> Iterator[tuple[Run, int]]:
-        """This rank's runs, each with the row of the stack that it begins at."""
+        """This rank's runs, each with the row of the batch that it begins at."""
         start = 0
-        for run in self.rows.runs[self.team.place]:
+        for run in self.rows.runs[self.group.rank]:
             yield run, start
             start += run.length
 
     def read(self, dtype: torch.dtype) -> Tensor:
-        """A copy of all columns; zeros for a gradient that is not there."""
+        """A copy of all columns; zeros where a parameter has no gradient."""
         columns_LC = torch.zeros(self.height, self.columns, dtype=dtype, device=self.device)
         for member, own_LC in self._split(columns_LC):
             if member.present:
@@ -82,7 +81,7 @@ class Stack:
         return columns_LC
 
     def write(self, columns_LC: Tensor) -> None:
-        """Put all columns where they were read."""
+        """Write all columns where they were read."""
         for member, own_LC in self._split(columns_LC):
             if member.present:
                 member.part.write(own_LC, member.first)
@@ -92,19 +91,19 @@ class Stack:
         return zip(self.members, torch.split(columns_LC, widths, dim=1), strict=True)
 
 
-def stacked(parts: Iterable[Part]) -> list[Stack]:
-    """Stacks in the order of their first columns, the same on every rank of a team."""
-    open_stacks: dict[object, Stack] = {}
-    out: list[Stack] = []
+def batch_columns(parts: Iterable[LocalPart]) -> list[ColumnBatch]:
+    """Column batches in the order of their first columns, the same on every rank of a group."""
+    latest: dict[object, ColumnBatch] = {}
+    out: list[ColumnBatch] = []
     for part in parts:
-        assert part.team is not None
+        assert part.group is not None
         assert part.rows is not None
-        key = (part.team, part.rows, id(part.metric), part.dtype, part.device)
+        key = (part.group, part.rows, id(part.metric), part.dtype, part.device)
         first = 0
         while first < part.columns:
-            stack = open_stacks.get(key)
-            if stack is None or stack.room <= 0:
-                stack = open_stacks[key] = Stack(part.team, part.rows, part.metric, part.dtype, part.device)
-                out.append(stack)
-            first += stack.add(part, first)
+            batch = latest.get(key)
+            if batch is None or batch.room <= 0:
+                batch = latest[key] = ColumnBatch(part.group, part.rows, part.metric, part.dtype, part.device)
+                out.append(batch)
+            first += batch.add(part, first)
     return out

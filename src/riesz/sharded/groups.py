@@ -1,4 +1,4 @@
-"""Who works together: the ranks that hold parts of the same columns, and the process group they talk through."""
+"""Rank groups: the ranks that hold parts of the same columns, and the process group of their collectives."""
 
 from __future__ import annotations
 
@@ -11,66 +11,66 @@ from torch.distributed.device_mesh import DeviceMesh
 
 
 @dataclass(frozen=True, eq=False)
-class Team:
-    """The ranks of a mesh that differ in some of its dims only, as this rank sees them.
+class RankGroup:
+    """The ranks of a mesh that differ from this one in some of its dims only.
 
     Attributes:
-        group: their process group.
-        place: where this rank stands in it.
-        seats: by rank of the group, its coordinates on those dims.
-        device: where the group's collectives work; gradients may live elsewhere (CPU offload).
-        agreed: the digests that were found equal on all ranks; see wire.py.
+        process_group: their process group.
+        rank: the rank of this process within it.
+        coordinates: by rank of the group, the coordinates on those dims.
+        device: the device of the group's collectives; gradients may be elsewhere (CPU offload).
+        agreed: the digests that all ranks were seen to share; see collectives.py.
     """
 
-    group: Any
-    place: int
-    seats: tuple[tuple[int, ...], ...]
+    process_group: Any
+    rank: int
+    coordinates: tuple[tuple[int, ...], ...]
     device: torch.device
     agreed: set[int] = field(default_factory=set)
 
     @property
     def size(self) -> int:
-        return len(self.seats)
+        return len(self.coordinates)
 
 
-_teams: dict[tuple[DeviceMesh, tuple[int, ...]], tuple[object, Team]] = {}
-_made: dict[tuple[int, ...], tuple[object, Any]] = {}
-"""Both with the world they were made in: what belongs to a destroyed one is made anew."""
+_groups: dict[tuple[DeviceMesh, tuple[int, ...]], tuple[object, RankGroup]] = {}
+_process_groups: dict[tuple[int, ...], tuple[object, Any]] = {}
+"""Both with the world they belong to: entries of a destroyed world are replaced."""
 
 
-def team_of(mesh: DeviceMesh, dims: tuple[int, ...]) -> Team:
-    """The team of this rank on these mesh dims. Its first call is made by all of its ranks or by none."""
+def rank_group(mesh: DeviceMesh, dims: tuple[int, ...]) -> RankGroup:
+    """The group of this rank on these mesh dims. All of its ranks make the first call, or none does."""
     world: object = dist.group.WORLD
-    if (known := _teams.get((mesh, dims))) is None or known[0] is not world:
-        known = _teams[mesh, dims] = (world, _team(mesh, dims))
+    if (known := _groups.get((mesh, dims))) is None or known[0] is not world:
+        known = _groups[mesh, dims] = (world, _rank_group(mesh, dims))
     return known[1]
 
 
-def _team(mesh: DeviceMesh, dims: tuple[int, ...]) -> Team:
+def _rank_group(mesh: DeviceMesh, dims: tuple[int, ...]) -> RankGroup:
     here = mesh.get_coordinate()
-    assert here is not None  # whoever holds no part of the tensor was sent home before
+    assert here is not None  # ranks outside the mesh hold no part of the tensor and never ask
     members: dict[int, tuple[int, ...]] = {}
-    for seat in torch.cartesian_prod(*(torch.arange(mesh.size(dim)) for dim in dims)).view(-1, len(dims)).tolist():
-        place = list(here)
-        for dim, coordinate in zip(dims, seat, strict=True):
-            place[dim] = coordinate
-        members[int(mesh.mesh[tuple(place)])] = tuple(seat)
-    group = _group(mesh, dims, tuple(sorted(members)))
-    ranks = dist.get_process_group_ranks(group)
+    for varied in torch.cartesian_prod(*(torch.arange(mesh.size(dim)) for dim in dims)).view(-1, len(dims)).tolist():
+        coordinate = list(here)
+        for dim, value in zip(dims, varied, strict=True):
+            coordinate[dim] = value
+        members[int(mesh.mesh[tuple(coordinate)])] = tuple(varied)
+    process_group = _process_group(mesh, dims, tuple(sorted(members)))
+    ranks = dist.get_process_group_ranks(process_group)
     device = torch.device(mesh.device_type)
     if device.type == "cuda":
         device = torch.device("cuda", torch.cuda.current_device())
-    return Team(group, ranks.index(dist.get_rank()), tuple(members[rank] for rank in ranks), device)
+    return RankGroup(process_group, ranks.index(dist.get_rank()), tuple(members[rank] for rank in ranks), device)
 
 
-def _group(mesh: DeviceMesh, dims: tuple[int, ...], ranks: tuple[int, ...]) -> Any:
-    """The group of these ranks: the mesh's own, the world's, or one made for them."""
+def _process_group(mesh: DeviceMesh, dims: tuple[int, ...], ranks: tuple[int, ...]) -> Any:
+    """The process group of these ranks: the mesh's own, the world's, or a new one."""
     if len(dims) == 1:
         return mesh.get_group(dims[0])
     world: Any = dist.group.WORLD
     if ranks == tuple(dist.get_process_group_ranks(world)):
         return world
-    if (known := _made.get(ranks)) is None or known[0] is not world:
-        # Only its members take part: ranks of other pipeline stages may never come here.
-        known = _made[ranks] = (world, dist.new_group(list(ranks), use_local_synchronization=True))
+    if (known := _process_groups.get(ranks)) is None or known[0] is not world:
+        # Only its members take part: ranks of other pipeline stages may never call this.
+        known = _process_groups[ranks] = (world, dist.new_group(list(ranks), use_local_synchronization=True))
     return known[1]

@@ -1,19 +1,24 @@
-"""From a DTensor to what a rank can do with its part of it.
+"""From a DTensor to the rows that each rank holds, and to what this rank can compute with its own.
 
-| the mesh dim                       | what it means here                                            |
-| ---------------------------------- | ------------------------------------------------------------- |
-| Replicate                          | every rank has it all: nothing to do                           |
-| Shard of a passenger axis          | whole columns: nothing to do, but for Centralization           |
-| Shard of the directed axis         | parts of columns: the ranks along it are a team                |
-| _StridedShard (FSDP + TP)          | the same, with several runs of rows on a rank where uneven     |
-| Partial                            | reduced first, and put back as a share of the sum              |
+| placement on a mesh dim            | meaning here                                                        |
+| ---------------------------------- | ------------------------------------------------------------------- |
+| Replicate                          | every rank has all of it: nothing to do                             |
+| Shard of a passenger axis          | whole columns: nothing to do, unless the operator mixes columns     |
+| Shard of the directed axis         | parts of columns: the ranks along it form a group                   |
+| _StridedShard (FSDP + TP)          | the same, with several runs of rows on a rank where shards are uneven |
+| Partial                            | reduced first, and written back as a share of the sum               |
+
+The directed axis is read as one long line of `groups * n` rows, the groups of a convolution one after the other. A rank
+holds runs of it, in the order of its memory: one run under FSDP, several where shards are strided or span groups.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -24,20 +29,158 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement, _StridedShard
 
 from riesz.layout.axis import Axis, ColumnView
-from riesz.metrics import Centralization, Identity, Metric
-from riesz.sharded.groups import Team, team_of
-from riesz.sharded.rows import Cut, Rows, Run, deal, rows
+from riesz.metrics import Operator
+from riesz.sharded.groups import RankGroup, rank_group
 
 LINEAR = ("sum", "avg")
-"""How the parts of a Partial gradient may be reduced."""
+"""The reductions that a Partial gradient may ask for."""
 
+# -- rows: plain arithmetic --------------------------------------------------------------------------------------------
+
+Cut = tuple[int, int]
+"""How one mesh dim divides a tensor dim, as (pieces, parts): each of `pieces` equal pieces goes to `parts` ranks. One
+piece is a plain shard, several are a strided one."""
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """Consecutive rows of the long axis."""
+
+    start: int
+    length: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.length
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How the directed axis is partitioned.
+
+    Attributes:
+        n: the length of the axis, within one group of the convolution.
+        runs: by rank of the rank group, its runs in its own order; none crosses from one group to the next.
+    """
+
+    n: int
+    runs: tuple[tuple[Run, ...], ...]
+
+    def __post_init__(self) -> None:
+        held = sorted(run for runs in self.runs for run in runs)
+        edges = list(accumulate((run.length for run in held), initial=0))
+        if [run.start for run in held] != edges[:-1] or edges[-1] % self.n:
+            raise ValueError(f"expected rows that add up to whole columns of {self.n}, got {held}")
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """How many rows each rank holds."""
+        return tuple(sum(run.length for run in runs) for runs in self.runs)
+
+    @cached_property
+    def groups(self) -> int:
+        return sum(self.counts) // self.n
+
+    @cached_property
+    def slots(self) -> int:
+        """The most runs of a divided group that any rank holds."""
+        return max(len(self.divided(rank)) for rank in range(len(self.runs)))
+
+    @cached_property
+    def shared(self) -> dict[int, int]:
+        """The groups that are divided among ranks, numbered in their order."""
+        divided = {self.group(run) for rank in range(len(self.runs)) for run in self.divided(rank)}
+        return {group: number for number, group in enumerate(sorted(divided))}
+
+    def group(self, run: Run) -> int:
+        return run.start // self.n
+
+    def divided(self, rank: int) -> list[Run]:
+        """The rank's runs that are a part of a column only; the others need no other rank."""
+        return [run for run in self.runs[rank] if run.length < self.n]
+
+    def partners(self, run: Run) -> list[tuple[int, int, Run]]:
+        """All runs of the same group, with their ranks and their positions among the rank's divided runs."""
+        return [
+            (rank, slot, other)
+            for rank in range(len(self.runs))
+            for slot, other in enumerate(self.divided(rank))
+            if self.group(other) == self.group(run)
+        ]
+
+
+@lru_cache(maxsize=4096)
+def partition(
+    length: int, cuts: tuple[Cut, ...], coordinates: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[Run, ...], ...]:
+    """The runs of an axis that each rank holds, given its coordinates on the mesh dims that cut the axis."""
+    return tuple(tuple(_runs_at(length, cuts, coordinate)) for coordinate in coordinates)
+
+
+@lru_cache(maxsize=4096)
+def rows(n: int, rows_per_index: int, runs: tuple[tuple[Run, ...], ...]) -> Rows:
+    """Rows from the runs of a tensor dim: each index of it is `rows_per_index` rows, and columns have length n."""
+    wide = (tuple(Run(run.start * rows_per_index, run.length * rows_per_index) for run in held) for held in runs)
+    return Rows(n, tuple(tuple(_split(held, n)) for held in wide))
+
+
+def _runs_at(length: int, cuts: Sequence[Cut], coordinate: Sequence[int]) -> list[Run]:
+    runs = [Run(0, length)] if length else []
+    for (pieces, parts), index in zip(cuts, coordinate, strict=True):
+        total = sum(run.length for run in runs)
+        taken: list[Run] = []
+        for piece in range(pieces):
+            start, stop = _chunk(total, pieces, piece)
+            first, last = _chunk(stop - start, parts, index)
+            taken += _between(runs, start + first, start + last)
+        runs = _joined(taken)
+    return runs
+
+
+def _chunk(length: int, parts: int, index: int) -> tuple[int, int]:
+    """Start and stop of a chunk, as torch.chunk cuts: the last ones may be short or empty."""
+    size = -(-length // parts)
+    return min(index * size, length), min((index + 1) * size, length)
+
+
+def _between(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
+    """The rows from `start` to `stop`, counted in the rows held."""
+    taken, before = [], 0
+    for run in runs:
+        low, high = max(start - before, 0), min(stop - before, run.length)
+        if low < high:
+            taken.append(Run(run.start + low, high - low))
+        before += run.length
+    return taken
+
+
+def _joined(runs: Iterable[Run]) -> list[Run]:
+    out: list[Run] = []
+    for run in runs:
+        if out and out[-1].stop == run.start:
+            start = out.pop().start
+            run = Run(start, run.stop - start)
+        out.append(run)
+    return out
+
+
+def _split(runs: Iterable[Run], n: int) -> Iterable[Run]:
+    for run in runs:
+        start = run.start
+        while start < run.stop:
+            stop = min(run.stop, (start // n + 1) * n)
+            yield Run(start, stop - start)
+            start = stop
+
+
+# -- the layout of a DTensor -------------------------------------------------------------------------------------------
 
 Cuts = tuple[tuple[tuple[int, Cut], ...], ...]
 """By tensor dim, the mesh dims that cut it and how."""
 
 
 @dataclass(frozen=True)
-class Placing:
+class ShardLayout:
     """How a tensor is laid out on its mesh.
 
     Attributes:
@@ -54,20 +197,20 @@ class Placing:
     runs: tuple[tuple[Run, ...], ...]
 
     @classmethod
-    def of(cls, tensor: DTensor, axis: Axis, what: str) -> Placing:
+    def of(cls, tensor: DTensor, axis: Axis, what: str) -> ShardLayout:
         """Read a DTensor's layout, or raise if it cannot be directed along this axis. Nothing is communicated."""
         mesh, shape = tensor.device_mesh, tuple(tensor.shape)
         here = mesh.get_coordinate()
-        found = _read(tuple(tensor.placements), tuple(mesh.shape), None if here is None else tuple(here), shape)
-        if isinstance(found, str):
-            raise _unknown(tensor, what, found)
-        placing = cls(mesh, shape, *found)
-        if axis.dim is None and placing.cutting(tuple(range(1, tensor.dim()))):
-            raise _unknown(tensor, what, "'rasterized' reads it row by row, and its rows themselves are divided")
+        meaning = _read(tuple(tensor.placements), tuple(mesh.shape), None if here is None else tuple(here), shape)
+        if isinstance(meaning, str):
+            raise _unsupported(tensor, what, meaning)
+        layout = cls(mesh, shape, *meaning)
+        if axis.dim is None and layout.cutting(tuple(range(1, tensor.dim()))):
+            raise _unsupported(tensor, what, "'rasterized' reads it row by row, and its rows themselves are divided")
         local = tuple(tensor._local_tensor.shape)
-        if here is not None and local != (expected := tuple(map(placing.held, range(tensor.dim())))):
-            raise _unknown(tensor, what, f"its local part has shape {local} where {expected} is expected")
-        return placing
+        if here is not None and local != (expected := tuple(map(layout.held, range(tensor.dim())))):
+            raise _unsupported(tensor, what, f"its local part has shape {local} where {expected} is expected")
+        return layout
 
     def cutting(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         """The mesh dims that cut any of these tensor dims, in their order."""
@@ -82,7 +225,7 @@ class Placing:
 def _read(
     placements: tuple[Placement, ...], ranks: tuple[int, ...], here: tuple[int, ...] | None, shape: tuple[int, ...]
 ) -> tuple[Cuts, tuple[tuple[int, str], ...], tuple[tuple[Run, ...], ...]] | str:
-    """What placements mean for a tensor on a mesh of so many ranks, seen from one of them; or why they are unknown."""
+    """Cuts, partial dims and runs of a tensor on a mesh of this shape, seen from one rank; or why it is unsupported."""
     cuts: list[list[tuple[int, Cut]]] = [[] for _ in shape]
     partial: list[tuple[int, str]] = []
     for mesh_dim, placement in enumerate(placements):
@@ -95,60 +238,71 @@ def _read(
         elif type(placement) is Shard:
             cuts[placement.dim].append((mesh_dim, (1, ranks[mesh_dim])))
         else:
-            return f"its placement {placement} on mesh dim {mesh_dim} is not understood"
+            return f"its placement {placement} on mesh dim {mesh_dim} is not supported"
     runs: list[tuple[Run, ...]] = []
-    for length, its_cuts in zip(shape, cuts, strict=True) if here is not None else ():
-        seat = tuple(here[mesh_dim] for mesh_dim, _ in its_cuts) if here is not None else ()
-        runs += deal(length, tuple(cut for _, cut in its_cuts), (seat,))
+    for length, dim_cuts in zip(shape, cuts, strict=True) if here is not None else ():
+        coordinate = tuple(here[mesh_dim] for mesh_dim, _ in dim_cuts) if here is not None else ()
+        runs += partition(length, tuple(cut for _, cut in dim_cuts), (coordinate,))
     return tuple(map(tuple, cuts)), tuple(partial), tuple(runs)
 
 
+def _unsupported(tensor: DTensor, what: str, why: str) -> ValueError:
+    return ValueError(
+        f"{what}: expected Replicate, Shard, the strided shards of FSDP with tensor parallelism or Partial sums, as "
+        "torch.distributed.tensor makes them, and Shard(0) alone for 'rasterized'; got a DTensor of shape "
+        f"{tuple(tensor.shape)} with placements {tuple(tensor.placements)}: {why}. Redistribute it, or leave the "
+        "parameter out with a predicate for layers"
+    )
+
+
+# -- this rank's part of one gradient ----------------------------------------------------------------------------------
+
+
 @dataclass
-class Part:
-    """This rank's part of one gradient, and whom it needs to direct it.
+class LocalPart:
+    """This rank's part of one gradient, and the ranks it needs to direct it.
 
     Attributes:
         name, axis, metric: of the parameter.
         local: the gradient's own memory on this rank; None where this parameter has no gradient now.
         dtype, device: of the gradient; the dtype is real if it is complex.
-        placing: how it is laid out.
-        team: the ranks it has to talk to; None if it has all it needs.
-        rows: how the directed axis is dealt out to the team; None if this rank has whole columns.
+        layout: how the gradient is laid out.
+        group: the ranks it exchanges sums or columns with; None if it needs no other rank.
+        rows: how the directed axis is partitioned within the group; None if this rank has whole columns.
         columns: how many columns this rank holds parts of.
         parts: 2 for a complex gradient, whose real and imaginary parts are columns of their own, else 1.
     """
 
     name: str
     axis: Axis
-    metric: Metric
+    metric: Operator
     local: Tensor | None
     dtype: torch.dtype
     device: torch.device
-    placing: Placing
-    team: Team | None
+    layout: ShardLayout
+    group: RankGroup | None
     rows: Rows | None
     columns: int
     parts: int
 
-    def job(self) -> ColumnView:
-        """The part as columns, where it has them as wholes."""
+    def open(self) -> ColumnView:
+        """The part as columns, where this rank has whole ones."""
         assert self.local is not None
-        assert self.team is None
+        assert self.group is None
         groups = 1
-        if type(self.metric) is Centralization and self.axis.dim != 0:
-            groups = self.axis.groups
-        elif type(self.metric) not in (Centralization, Identity) and self.axis.dim == 0:
-            # Some groups, each as a whole. To the metrics excepted here it is all one where a group ends.
-            groups = self.placing.held(0) // self.axis.length(self.placing.shape)
-        axis = replace(self.axis, groups=groups)
-        return ColumnView.open(self.local, axis)
+        if self.metric.mixes_columns:
+            groups = self.axis.groups if self.axis.dim != 0 else 1
+        elif self.metric.off_diagonal != "zero" and self.axis.dim == 0:
+            # Some groups, each as a whole. To the other operators it makes no difference where a group ends.
+            groups = self.layout.held(0) // self.axis.length(self.layout.shape)
+        return ColumnView.open(self.local, replace(self.axis, groups=groups))
 
     def read(self) -> Tensor:
         """The rows of all columns, in logical order whatever the strides: every rank must mean the same column."""
         return self._view().reshape(-1, self.columns)
 
     def write(self, rows_LC: Tensor, first: int) -> None:
-        """Put some columns, from the one numbered `first` on, where they were read."""
+        """Write some columns, from number `first` on, where they were read."""
         view, all_LC = self._view(), self.read()
         all_LC[:, first : first + rows_LC.shape[1]] = rows_LC
         if all_LC.untyped_storage().data_ptr() != view.untyped_storage().data_ptr():
@@ -160,45 +314,46 @@ class Part:
         return view if self.axis.dim is None else view.movedim(self.axis.dim, 0)
 
 
-def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Metric, name: str) -> Part | None:
-    """What this rank has to do with a gradient, or with a parameter that has none now; None if it is not on its mesh.
+def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name: str) -> LocalPart | None:
+    """This rank's part of a gradient, or of a parameter that has none now; None if the rank is not on its mesh.
 
     Args:
         gradient: a DTensor, or None.
-        parameter: the DTensor that tells the layout where there is no gradient.
+        parameter: the DTensor whose layout counts where there is no gradient.
         axis, metric, name: of the parameter.
     """
     tensor: DTensor = parameter if gradient is None else gradient
     if tensor.device_mesh.get_coordinate() is None:
         return None
-    placing = Placing.of(tensor, axis, f"the gradient of {name!r}")
+    layout = ShardLayout.of(tensor, axis, f"the gradient of {name!r}")
     local = None if gradient is None else local_of(gradient)
     parts = 2 if tensor.is_complex() else 1
     dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
     directed = 0 if axis.dim is None else axis.dim
     others = tuple(dim for dim in range(tensor.dim()) if dim != directed)
-    columns = parts if axis.dim is None else parts * math.prod(map(placing.held, others))
-    team, dealt = None, None
-    if type(metric) is Centralization:
-        dims = placing.cutting(others)
-        team = team_of(placing.mesh, dims) if dims else None
-    elif (dims := placing.cutting((directed,))) and type(metric) is not Identity and columns:
-        team = team_of(placing.mesh, dims)
-        runs = deal(placing.shape[directed], tuple(cut for _, cut in placing.cuts[directed]), team.seats)
-        stretch = math.prod(placing.shape[1:]) if axis.dim is None else 1
-        dealt = rows(axis.length(placing.shape), stretch, runs)
-        if not dealt.slots:  # groups of a convolution that fall on the ranks as wholes
-            team, dealt = None, None
-    return Part(name, axis, metric, local, dtype, tensor._local_tensor.device, placing, team, dealt, columns, parts)
+    columns = parts if axis.dim is None else parts * math.prod(map(layout.held, others))
+    group, axis_rows = None, None
+    if metric.mixes_columns:
+        dims = layout.cutting(others)
+        group = rank_group(layout.mesh, dims) if dims else None
+    elif (dims := layout.cutting((directed,))) and metric.off_diagonal != "zero" and columns:
+        group = rank_group(layout.mesh, dims)
+        runs = partition(layout.shape[directed], tuple(cut for _, cut in layout.cuts[directed]), group.coordinates)
+        rows_per_index = math.prod(layout.shape[1:]) if axis.dim is None else 1
+        axis_rows = rows(axis.length(layout.shape), rows_per_index, runs)
+        if not axis_rows.slots:  # each group of the convolution is on one rank as a whole
+            group, axis_rows = None, None
+    device = tensor._local_tensor.device
+    return LocalPart(name, axis, metric, local, dtype, device, layout, group, axis_rows, columns, parts)
 
 
 def check(tensor: Any, axis: Axis, what: str) -> None:
     """Raise if a DTensor is laid out in a way that cannot be directed along this axis."""
-    Placing.of(tensor, axis, what)
+    ShardLayout.of(tensor, axis, what)
 
 
 def local_of(tensor: Any) -> Tensor:
-    """The memory of a DTensor on this rank; whatever is written to it is written to the DTensor."""
+    """The memory of a DTensor on this rank; writing to it writes the DTensor."""
     with torch.no_grad():
         local: Any = tensor.to_local()
     # The result of a collective that may still be under way.
@@ -210,12 +365,3 @@ def real_view(tensor: Tensor) -> Tensor:
     if not tensor.is_complex():
         return tensor
     return torch.view_as_real(tensor.conj() if tensor.is_conj() else tensor)
-
-
-def _unknown(tensor: DTensor, what: str, why: str) -> ValueError:
-    return ValueError(
-        f"{what}, a DTensor of shape {tuple(tensor.shape)} with placements {tuple(tensor.placements)}, cannot be "
-        f"directed: {why}. Allowed: Replicate, Shard, the strided shards of FSDP with tensor parallelism and Partial "
-        "sums, as torch.distributed.tensor deals them out; Shard(0) alone for 'rasterized'. Redistribute it, or leave "
-        "the parameter out with a predicate for layers"
-    )

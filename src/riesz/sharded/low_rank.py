@@ -1,4 +1,4 @@
-"""Why a shard needs so little of the others: off its diagonal, A has rank two or three.
+"""What a shard needs of the others: off its diagonal, A has rank two or three.
 
 Split an axis into runs. The block of A that takes run r to another run k is smooth in both indices: the kernel is a
 parabola (SobolevTilde) or a sum of two exponentials (Sobolev, LaplacianSmoothing) of the distance. So it factors,
@@ -7,7 +7,7 @@ parabola (SobolevTilde) or a sum of two exponentials (Sobolev, LaplacianSmoothin
 
 and so does the difference between the block of a run with itself and the *same metric solved on that run alone*, made
 periodic there. A rank therefore solves its own runs with the ordinary kernels, sends the K sums `U_r f` of each column,
-and adds `V_k` times what the others' sums amount to. Exact: no iteration, no truncation.
+and adds `V_k X_kr` times the sums of every run r. Exact: no iteration, no truncation.
 
 Shape suffixes: K terms, L rows of a run, R runs of one column. Everything is float64.
 """
@@ -23,10 +23,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from riesz.metrics import LaplacianSmoothing, Metric, Sobolev, SobolevTilde
-from riesz.sharded.rows import Run
+from riesz.metrics import LaplacianSmoothing, Metric, Operator
+from riesz.sharded.layout import Run
 
-AnyMetric = TypeVar("AnyMetric", bound=Metric)
+AnyOperator = TypeVar("AnyOperator", bound=Operator)
 
 LONG = 256
 """Columns of SobolevTilde beyond this length send all their terms in float64. Measured on columns near the highest
@@ -40,8 +40,8 @@ class Parabola:
     """SobolevTilde along an axis of length n.
 
     With m = lam n^2, the kernel at distance d is `(mean_factor + ((n^2 - 1)/12 - d (n - d)/2) / m) / n`. On a run, with
-    u the row counted from its middle in units of n, the terms are 1, u and u^2 - mean(u^2): the last two see nothing of
-    the run's mean, so that they may travel in float32 while the sum, which decides the mean, travels in float64. But
+    u the row counted from its middle in units of n, the terms are 1, u and u^2 - mean(u^2). The last two do not depend
+    on the run's mean, so they may be sent in float32 while the sum, which decides the mean, is sent in float64. But
     what they add cancels against the run's own solution where frequencies are high, the more the longer the column is:
     see `LONG`.
     """
@@ -54,13 +54,13 @@ class Parabola:
 
     @property
     def exact(self) -> int:
-        """How many of the terms, from the first, must travel in float64."""
+        """How many of the terms, from the first, must be sent in float64."""
         return 1 if self.n <= LONG else self.terms
 
-    def alone(self, metric: Metric, length: int) -> Metric:
+    def alone(self, metric: Operator, length: int) -> Operator:
         """The metric that a run solves by itself: the same m on its own length."""
-        assert isinstance(metric, SobolevTilde)
-        return _with(metric, riemann=False, lam=self.lam * (self.n / length) ** 2)
+        strength = self.lam * (self.n / length) ** 2
+        return _with(metric, riemann=False, **{str(metric.strength_field): strength})
 
     def sums(self, length: int) -> Tensor:
         u_L = _from_middle(length) / self.n
@@ -109,8 +109,9 @@ class Exponentials:
     terms = 2
     exact = 2
 
-    def alone(self, metric: Metric, length: int) -> Metric:
+    def alone(self, metric: Operator, length: int) -> Operator:
         """The metric that a run solves by itself: the same sigma, whatever the length."""
+        assert isinstance(metric, Metric)
         return _with(LaplacianSmoothing(), sigma=self.sigma, scale=metric.scale, blend=metric.blend)
 
     def sums(self, length: int) -> Tensor:
@@ -142,28 +143,24 @@ class Exponentials:
 LowRank = Parabola | Exponentials
 
 
-def low_rank(metric: Metric, n: int) -> LowRank | None:
+def low_rank(metric: Operator, n: int) -> LowRank | None:
     """The factors of a metric along an axis of length n; None if it has none that we know."""
-    kind = type(metric)
-    if kind is SobolevTilde:
-        assert isinstance(metric, SobolevTilde)
-        return Parabola(n, float(metric.lam), float(metric.mean_factor(n)))
-    if kind is Sobolev:
-        assert isinstance(metric, Sobolev)
-        return Exponentials(n, float(metric.lam) * n**2)
-    if kind is LaplacianSmoothing:
-        assert isinstance(metric, LaplacianSmoothing)
-        return Exponentials(n, float(metric.sigma))
+    if metric.off_diagonal == "parabola":
+        assert isinstance(metric, Metric)
+        return Parabola(n, float(metric.strength), float(metric.mean_factor(n)))
+    if metric.off_diagonal == "exponentials":
+        assert isinstance(metric, Metric)
+        return Exponentials(n, float(metric.grid_strength(n)))
     return None
 
 
 @lru_cache(maxsize=1024)
 def couplings(factors: LowRank, run: Run, others: tuple[Run, ...]) -> Tensor:
-    """What the sums of all runs of a column, one run after the other, amount to in this run: of shape (K, R K)."""
-    # Within one group: the groups of a convolution know nothing of each other, so only places in the column count.
-    place, places = _in_column(run, factors.n), [_in_column(other, factors.n) for other in others]
+    """X of this run with all runs of a column, one after the other: of shape (K, R K)."""
+    # Within one group: the groups of a convolution are independent, so only positions in the column count.
+    own = _in_column(run, factors.n)
     with torch.inference_mode(False):
-        return torch.cat([factors.coupling(place, other) for other in places], dim=1)
+        return torch.cat([factors.coupling(own, _in_column(other, factors.n)) for other in others], dim=1)
 
 
 @lru_cache(maxsize=1024)
@@ -173,7 +170,7 @@ def tables(factors: LowRank, length: int) -> tuple[Tensor, Tensor]:
         return factors.sums(length), factors.basis(length)
 
 
-def _with(metric: AnyMetric, **values: object) -> AnyMetric:
+def _with(metric: AnyOperator, **values: object) -> AnyOperator:
     # A copy set without its checks: the strength on a short run may leave the range that users may ask for.
     out = copy.copy(metric)
     out._set(**values)

@@ -87,11 +87,11 @@ class Watch:
 def _conv_weights(model: nn.Module) -> dict[str, tuple[Tensor, Axis]]:
     scope = Scope(model, "output", "conv")
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    records = scope.records({"params": parameters}, 0, scope.places(), riesz.SobolevTilde())
+    records = scope.records({"params": parameters}, 0, scope.locations())
     return {
         record.name: (parameter, record.where)
         for record, parameter in zip(records, parameters, strict=True)
-        if record.applied and record.where is not None
+        if record.applied and record.where is not None and record.where.length(record.shape) > 1
     }
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import riesz
-from kernel_oracle import METRIC, expected, relative_error
+from cases import relative_error
+from kernel_oracle import METRIC, expected
 from riesz.backends import native
 
 pytestmark = pytest.mark.skipif(isinstance(native.load(), str), reason="the compiled library is not here")

@@ -10,7 +10,6 @@ from torch import nn
 
 import riesz
 from cases import METRICS, by_hand, relative_error
-from riesz.control import permutation
 from training import backward, conv_gradients, network
 
 
@@ -166,127 +165,6 @@ def test_nothing_enters_the_state_dict():
     assert attached.state_dict() == plain.state_dict()
 
 
-def test_norm_control_keeps_each_norm_and_only_turns():
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.02), control="norm")
-    backward(model, 0)
-    f = model[0].weight.grad.clone()
-    model[3].weight.grad.zero_()
-    optimizer.step()
-    g = model[0].weight.grad
-    wanted = by_hand(riesz.SobolevTilde(0.02), f)
-    assert relative_error(g, wanted * (f.double().norm() / wanted.norm())) <= 2e-6
-    assert (model[3].weight.grad == 0).all()
-
-
-def test_norm_control_leaves_non_finite_gradients_visible():
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    riesz.attach(optimizer, model, metric=riesz.SobolevTilde(), control="norm")
-    backward(model, 0)
-    model[0].weight.grad[0, 0, 0, 0] = torch.inf
-    optimizer.step()
-    assert not torch.isfinite(model[0].weight.grad).all()
-
-
-@pytest.mark.parametrize("direction", ["output", "rasterized"])
-def test_permuted_control_is_conjugation_by_one_fixed_permutation(direction):
-    def step(f):
-        model = network()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-        metric = riesz.SobolevTilde(0.02, blend=0.0)
-        riesz.attach(optimizer, model, metric=metric, control="permuted", direction=direction)
-        model[0].weight.grad = f.clone()
-        optimizer.step()
-        return model[0].weight.grad
-
-    f = torch.randn(6, 2, 3, 3)
-    g = step(f)
-    assert torch.equal(g, step(f))
-    n = 6 if direction == "output" else f.numel()
-    matrix = torch.stack([step(column.view_as(f)).flatten() for column in torch.eye(f.numel())])
-    if direction == "output":
-        matrix = matrix.view(6, 18, 6, 18)[:, 0, :, 0]
-    kernel = riesz.SobolevTilde(0.02, blend=0.0).kernel(n)
-    plain = torch.stack([kernel.roll(i) for i in range(n)])
-    torch.testing.assert_close(matrix.double(), matrix.double().T, atol=1e-4, rtol=1e-4)
-    eigenvalues, wanted = (torch.linalg.eigvalsh(m.double()) for m in (matrix, plain))
-    torch.testing.assert_close(eigenvalues, wanted, atol=1e-4, rtol=1e-4)
-    assert not torch.allclose(matrix.double(), plain, atol=1e-2)
-
-
-@pytest.mark.parametrize("control", [None, "norm", "permuted"])
-def test_diagnostics_recovered_from_the_directed_gradient_agree_with_recorded_ones(control):
-    told = []
-    for recording in (False, True):
-        model = network()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.05), control=control)
-        attachment.recording = recording
-        backward(model, 0)
-        f = {name: p.grad.clone() for name, p in model.named_parameters()}
-        optimizer.step()
-        diagnoses = attachment.diagnostics()
-        told.append([(d.ratio, d.cosine) for d in diagnoses])
-        for d in diagnoses:
-            g = dict(model.named_parameters())[d.name].grad
-            assert d.ratio == pytest.approx((g.norm() / f[d.name].norm()).item(), rel=1e-4)
-            cosine = nn.functional.cosine_similarity(f[d.name].flatten(), g.flatten(), dim=0)
-            assert d.cosine == pytest.approx(cosine.item(), rel=1e-4)
-    assert torch.allclose(torch.tensor(told[0]), torch.tensor(told[1]), rtol=1e-4)
-
-
-def test_diagnostics_say_why_they_cannot_tell():
-    model = nn.Sequential(nn.Conv2d(2, 512, 3))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(blend=0.0))
-    with pytest.raises(RuntimeError, match="was not directed"):
-        attachment.diagnostics()
-    model[0].weight.grad = torch.randn_like(model[0].weight)
-    optimizer.step()
-    with pytest.raises(RuntimeError, match="smooths it too strongly"):
-        attachment.diagnostics()
-    optimizer.zero_grad()
-    with pytest.raises(RuntimeError, match="its gradient is gone"):
-        attachment.diagnostics()
-    attachment.metric = riesz.Centralization()
-    model[0].weight.grad = torch.randn_like(model[0].weight)
-    optimizer.step()
-    with pytest.raises(RuntimeError, match="a projection cannot be undone"):
-        attachment.diagnostics()
-    attachment.recording = True
-    optimizer.step()
-    assert len(attachment.diagnostics()) == 1
-
-
-def test_diagnostics_tell_of_the_last_step_or_not_at_all():
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.05))
-    backward(model, 0)
-    optimizer.step()
-    assert len(attachment.diagnostics()) == 2
-    model[0].weight.grad.mul_(2)
-    told = attachment.diagnostics()
-    assert [d.name for d in told] == ["3.weight"]
-    assert told.notes == ("0.weight: its gradient was changed after the step directed it",)
-    model[3].weight.grad = torch.randn_like(model[3].weight)
-    with pytest.raises(RuntimeError, match="changed after the step"):
-        attachment.diagnostics()
-    attachment.recording = True
-    optimizer.step()
-    assert len(attachment.diagnostics()) == 2
-    attachment.metric = riesz.SobolevTilde(0.5)
-    with pytest.raises(RuntimeError, match="was not directed by this metric"):
-        attachment.diagnostics()
-    optimizer.step()
-    attachment.enabled = False
-    optimizer.step()
-    with pytest.raises(RuntimeError, match="was not directed"):
-        attachment.diagnostics()
-
-
 def test_a_step_within_a_step_directs_once():
     class Failing(torch.optim.SGD):
         fail = False
@@ -347,36 +225,6 @@ def test_a_parameter_that_changed_its_shape_is_looked_up_again():
     model[0].weight.data = torch.zeros(27)
     with pytest.raises(ValueError, match="it was flattened"):
         optimizer.step()
-
-
-@pytest.mark.parametrize(
-    ("dtype", "size"),
-    [
-        (torch.float16, 1.0),
-        (torch.float16, 1e-3),
-        (torch.bfloat16, 1.0),
-        (torch.bfloat16, 1e-24),
-        (torch.float32, 1e-24),
-        (torch.float32, 1e20),
-    ],
-)
-def test_norm_control_keeps_norms_in_every_dtype_and_range(dtype, size):
-    model = nn.Conv2d(4, 512, 1, bias=False).to(dtype)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    riesz.attach(optimizer, model, metric=riesz.SobolevTilde(1.0, blend=0.0), control="norm")
-    signs = torch.randint(2, (512, 4, 1, 1), generator=torch.Generator().manual_seed(0)) * 2 - 1
-    model.weight.grad = (signs * size).to(dtype)
-    wanted = model.weight.grad.double().norm().item()
-    optimizer.step()
-    assert model.weight.grad.double().norm().item() == pytest.approx(wanted, rel=1e-3 if dtype.itemsize == 2 else 1e-5)
-
-
-def test_permutations_differ_by_name_and_ignore_wrappers():
-    cpu = torch.device("cpu")
-    first = permutation("a.weight", 50, cpu)
-    assert not torch.equal(first, permutation("b.weight", 50, cpu))
-    assert torch.equal(first, permutation("module.a.weight", 50, cpu))
-    assert torch.equal(first, permutation("_orig_mod.a.weight", 50, cpu))
 
 
 def test_lbfgs_runs_with_a_note():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import pickle
 
 import pytest
 import torch
@@ -114,18 +113,8 @@ def test_a_class_that_copies_itself_is_warned_of():
         def __deepcopy__(self, memo):
             return Copying([p.detach().clone().requires_grad_() for p in self.param_groups[0]["params"]], lr=0.1)
 
-    with pytest.warns(UserWarning, match="Copying has a __deepcopy__ of its own"):
+    with pytest.warns(UserWarning, match="Copying defines its own __deepcopy__"):
         attached(lambda p: Copying(p, lr=0.1))
-
-
-class Mine(riesz.directed(torch.optim.SGD)):
-    """A user's subclass of a directed class, at module level as pickle asks."""
-
-
-def test_a_subclass_of_a_directed_class_pickles_as_itself():
-    model = conv()
-    optimizer = Mine(model.parameters(), lr=0.1, metric="sobolev", model=model)
-    assert type(pickle.loads(pickle.dumps(optimizer))) is Mine
 
 
 def test_a_step_that_only_looks_hooked_is_refused():
@@ -210,5 +199,5 @@ def test_a_bad_setting_in_a_checkpoint_is_refused_when_it_is_loaded():
     riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
     state = optimizer.state_dict()
     state["param_groups"][0]["riesz_metric"] = "sobolef"
-    with pytest.raises(ValueError, match="param group 0: metric 'sobolef' is not known"):
+    with pytest.raises(ValueError, match="param group 0: metric: expected one of"):
         optimizer.load_state_dict(state)

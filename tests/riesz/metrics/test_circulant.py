@@ -9,14 +9,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import riesz
 from cases import LENGTHS, METRICS, TOLERANCE, relative_error
 from riesz.backends.reference import dense
-from riesz.metrics import circulant as solvers
+from riesz.metrics import circulant
 
 STRATEGIES = ["matmul", "fft", "sums"]
 
 
 @pytest.fixture
 def forced(monkeypatch):
-    return lambda how: monkeypatch.setattr(solvers, "strategy", lambda columns: how)
+    return lambda how: monkeypatch.setattr(circulant, "strategy", lambda columns: how)
 
 
 @pytest.mark.parametrize("inner", [1, 6])
@@ -44,8 +44,8 @@ def test_every_strategy_is_exact_at_every_length(metric, dtype, how, inner, forc
 @pytest.mark.parametrize("n", [4096, 5003, 65536])
 def test_running_sums_hold_in_float32_at_the_extremes(metric, n):
     f = torch.randn(1, n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
-    wanted = solvers.by_fft(f, metric.symbol(n))
-    assert solvers.strategy(f) == "sums"
+    wanted = circulant.by_fft(f, metric.symbol(n))
+    assert circulant.strategy(f) == "sums"
     assert relative_error(metric.gradient(f.float(), dim=1), wanted) <= TOLERANCE[torch.float32]
     assert relative_error(metric.gradient(f, dim=1), wanted) <= TOLERANCE[torch.float64]
 
@@ -60,7 +60,7 @@ def test_autograd_passes_through_every_strategy(metric, how, forced):
 
 def test_strategy_follows_length_and_factors():
     def at(n):
-        return solvers.strategy(torch.empty(1, n, 1))
+        return circulant.strategy(torch.empty(1, n, 1))
 
     assert [at(1), at(192), at(512), at(2048)] == ["matmul", "matmul", "fft", "fft"]
     assert [at(509), at(2049), at(10**6)] == ["sums", "sums", "sums"]
@@ -71,8 +71,8 @@ def test_rounded_matrix_products_are_not_used(setting):
     was = torch.backends.mkldnn.matmul.fp32_precision
     torch.backends.mkldnn.matmul.fp32_precision = setting
     try:
-        assert solvers.strategy(torch.empty(1, 64, 1)) == "fft"
-        assert solvers.strategy(torch.empty(1, 64, 1, dtype=torch.float64)) == "matmul"
+        assert circulant.strategy(torch.empty(1, 64, 1)) == "fft"
+        assert circulant.strategy(torch.empty(1, 64, 1, dtype=torch.float64)) == "matmul"
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = was
 
@@ -88,9 +88,9 @@ def test_autocast_around_the_step_changes_nothing(n):
         assert torch.equal(written, riesz.precondition_(f.clone(), metric))
 
 
-def test_tables_are_planned_once_whatever_lam_is():
+def test_one_table_serves_every_lam():
     tables = {
-        id(solvers.waves(50, torch.device("cpu")))
+        id(circulant.waves(50, torch.device("cpu")))
         for lam in (0.1, 0.2, 0.3)
         if riesz.Sobolev(lam).symbol(50) is not None
     }

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import riesz
-from cases import LENGTHS, METRICS, relative_error
+from cases import LENGTHS, METRICS, OPERATORS, relative_error
 from riesz.backends.reference import dense
 
 SHORT = [n for n in LENGTHS if n <= 65]
@@ -41,7 +41,7 @@ def defining_matrix(metric, n):
             return mean / metric.mean_factor(n) - metric.lam * n**2 * second_difference(n)
         case riesz.LaplacianSmoothing():
             return identity - metric.sigma * second_difference(n)
-    raise AssertionError(metric)
+    raise AssertionError(f"write down the equation that {metric} solves")
 
 
 @pytest.mark.parametrize("n", SHORT)
@@ -101,13 +101,8 @@ def test_rotating_the_channels_rotates_the_gradient(metric):
 @pytest.mark.parametrize("n", SHORT)
 @every_metric
 def test_mean_is_kept_but_for_scale_blend_and_the_metrics_own_factor(metric, n):
-    own = 1.0
-    if isinstance(metric, riesz.ReweightedL2):
-        own = 1 + metric.lam
-    elif isinstance(metric, riesz.SobolevTilde):
-        own = 1 + 1 / (12 * metric.lam * n**2) if metric.riemann else 1.0
     f = 1 + random(n, 3)
-    factor = metric.scale * own + metric.blend
+    factor = metric.scale * metric.mean_factor(n) + metric.blend
     assert math.isclose(metric.symbol(n)[0], factor, rel_tol=1e-14)
     torch.testing.assert_close(metric.gradient(f).mean(0), factor * f.mean(0), rtol=1e-12, atol=1e-12)
 
@@ -206,8 +201,8 @@ def test_centralization_takes_the_mean_off_each_output():
     torch.testing.assert_close(riesz.precondition_(batch, centred), wanted)
 
 
-@pytest.mark.parametrize("metric", [*METRICS, riesz.Centralization()], ids=repr)
-def test_metrics_are_values(metric):
+@pytest.mark.parametrize("metric", OPERATORS, ids=repr)
+def test_operators_are_values(metric):
     assert pickle.loads(pickle.dumps(metric)) == metric
     assert copy.deepcopy(metric) == metric
     assert hash(copy.copy(metric)) == hash(metric)
@@ -215,6 +210,25 @@ def test_metrics_are_values(metric):
     assert riesz.metric(str(metric)) == metric
     with pytest.raises(AttributeError):
         metric.scale = 2.0
+
+
+def test_a_subclass_inherits_neither_the_compiled_kernel_nor_the_low_rank_form():
+    class Doubled(riesz.SobolevTilde):
+        def smoothing_symbol(self, n, waves_F):
+            return 2 * super().smoothing_symbol(n, waves_F)
+
+        def smooth(self, columns_ONI):
+            return 2 * super().smooth(columns_ONI)
+
+    assert (Doubled.native_kind, Doubled.off_diagonal) == (None, None)
+    f = random(9, 4)
+    wanted = 2 * riesz.SobolevTilde(blend=0.0).gradient(f)
+    assert relative_error(riesz.precondition_(f, Doubled(blend=0.0)), wanted) <= 1e-13
+
+
+def test_centralization_is_an_operator_and_no_metric():
+    assert isinstance(riesz.Centralization(), riesz.Operator)
+    assert not isinstance(riesz.Centralization(), riesz.Metric)
 
 
 def test_metrics_hold_floats():

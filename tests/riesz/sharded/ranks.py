@@ -39,11 +39,11 @@ def suite(name: str):
 def as_rank(name: str, rank: int, world: int, full: bool, folder: Path, **options) -> None:
     dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=60), **options)
     try:
-        told = {"figures": suite(name)(rank, world, folder, full)}
+        outcome = {"figures": suite(name)(rank, world, folder, full)}
     except BaseException:
-        told = {"error": f"rank {rank} of {world}\n{traceback.format_exc()}"}
-    (folder / f"told-{rank}.json").write_text(json.dumps(told))
-    if "error" not in told:
+        outcome = {"error": f"rank {rank} of {world}\n{traceback.format_exc()}"}
+    (folder / f"outcome-{rank}.json").write_text(json.dumps(outcome))
+    if "error" not in outcome:
         dist.destroy_process_group()
 
 
@@ -68,11 +68,11 @@ def forked(name: str, world: int, full: bool, shared: Path) -> dict:
     for child in late:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    told = [json.loads(file.read_text()) for file in sorted(folder.glob("told-*.json"))]
-    errors = [one["error"] for one in told if "error" in one]
-    if late or len(told) < world:
-        errors.append(f"{world - len(told)} of {world} ranks told nothing in {seconds} s")
-    return {"suite": name, "world": world, "errors": errors, "figures": None if errors else told[0]["figures"]}
+    outcomes = [json.loads(file.read_text()) for file in sorted(folder.glob("outcome-*.json"))]
+    errors = [one["error"] for one in outcomes if "error" in one]
+    if late or len(outcomes) < world:
+        errors.append(f"{world - len(outcomes)} of {world} ranks have no outcome after {seconds} s")
+    return {"suite": name, "world": world, "errors": errors, "figures": None if errors else outcomes[0]["figures"]}
 
 
 def under_torchrun(name: str, full: bool) -> int:
@@ -80,10 +80,10 @@ def under_torchrun(name: str, full: bool) -> int:
     folder = Path(tempfile.gettempdir()) / f"riesz-ranks-{os.environ['MASTER_PORT']}"
     folder.mkdir(exist_ok=True)
     as_rank(name, rank, world, full, folder)
-    told = json.loads((folder / f"told-{rank}.json").read_text())
-    if rank == 0 or "error" in told:
-        print(told.get("error") or json.dumps(told["figures"], indent=1))
-    return int("error" in told)
+    outcome = json.loads((folder / f"outcome-{rank}.json").read_text())
+    if rank == 0 or "error" in outcome:
+        print(outcome.get("error") or json.dumps(outcome["figures"], indent=1))
+    return int("error" in outcome)
 
 
 def main() -> int:
@@ -99,10 +99,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as shared:
             for world in map(int, worlds.split(",")):
                 started = time.monotonic()
-                told = forked(name, world, full, Path(shared))
-                told["seconds"] = round(time.monotonic() - started, 1)
-                print(json.dumps(told), flush=True)
-                failed |= bool(told["errors"])
+                outcome = forked(name, world, full, Path(shared))
+                outcome["seconds"] = round(time.monotonic() - started, 1)
+                print(json.dumps(outcome), flush=True)
+                failed |= bool(outcome["errors"])
     return failed
 
 

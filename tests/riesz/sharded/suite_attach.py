@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 import torch.distributed as dist
-from suite_grid import dealt_out
+from suite_grid import distribute
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -25,10 +25,10 @@ TILDE = riesz.SobolevTilde(lam=0.2)
 
 def meshes(world: int) -> list:
     """Fully sharded, and on four ranks also hybrid: replicas of shards."""
-    found = [init_device_mesh("cpu", (world,))]
+    out = [init_device_mesh("cpu", (world,))]
     if world == 4:
-        found.append(init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards")))
-    return found
+        out.append(init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards")))
+    return out
 
 
 def sharded_network(mesh) -> nn.Module:
@@ -90,7 +90,7 @@ def fully_sharded_and_tensor_parallel(world: int) -> list[str] | None:
     if world != 4:
         return None
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
-    found = []
+    all_placements: list[str] = []
     for metric in (TILDE, riesz.Sobolev(0.1), riesz.ReweightedL2()):
         torch.manual_seed(0)
         twin = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 8))
@@ -104,22 +104,22 @@ def fully_sharded_and_tensor_parallel(world: int) -> list[str] | None:
                 one(torch.randn(5, 6, generator=torch.Generator().manual_seed(step))).square().mean().backward()
                 optimizer.step()
         assert_alike(model, twin)
-        found = [str(p.placements) for p in model.parameters()]
-    assert any("_StridedShard" in placements for placements in found)
-    return found
+        all_placements = [str(p.placements) for p in model.parameters()]
+    assert any("_StridedShard" in placements for placements in all_placements)
+    return all_placements
 
 
 def diagnostics_are_those_of_one_process(world: int) -> None:
     for mesh in meshes(world):
-        told = []
+        reports = []
         for model in (sharded_network(mesh), network()):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             attachment = riesz.attach(optimizer, model, metric=TILDE)
             attachment.recording = True
             backward(model, 0)
             optimizer.step()
-            told.append(attachment.diagnostics())
-        for ours, theirs in zip(*told, strict=True):
+            reports.append(attachment.diagnostics())
+        for ours, theirs in zip(*reports, strict=True):
             assert ours.name == theirs.name
             assert ours.ratio == pytest.approx(theirs.ratio, 1e-5)
             assert ours.cosine == pytest.approx(theirs.cosine, 1e-5)
@@ -171,7 +171,7 @@ def backward_loss(model: nn.Module) -> torch.Tensor:
     return loss_of(model, 0)
 
 
-def a_gradient_missing_on_one_rank_is_told_on_all(world: int) -> None:
+def a_gradient_missing_on_one_rank_raises_on_all(world: int) -> None:
     mesh = meshes(world)[0]
     for metric in (TILDE, riesz.ReweightedL2()):
         weights = [nn.Parameter(distribute_tensor(torch.ones(8, 3, 1), mesh, [Shard(0)])) for _ in range(2)]
@@ -180,9 +180,9 @@ def a_gradient_missing_on_one_rank_is_told_on_all(world: int) -> None:
         for index, weight in enumerate(weights):
             if index == 0 or dist.get_rank() > 0:
                 weight.grad = torch.zeros_like(weight)
-        with pytest.raises(DisagreementError, match="came to this step with different work"):
+        with pytest.raises(DisagreementError, match="expected the same work on all ranks"):
             optimizer.step()
-        weights[1].grad = None  # now it is missing everywhere, which is nothing to complain of
+        weights[1].grad = None  # missing everywhere: all ranks agree
         optimizer.step()
 
 
@@ -212,16 +212,16 @@ def several_meshes_and_plain_tensors_in_one_optimizer(world: int) -> dict:
     return {"collectives": counted.get_total_counts()}
 
 
-def layouts_that_are_not_understood_are_refused_with_the_way_out(world: int) -> None:
+def unsupported_layouts_are_refused_with_the_reason(world: int) -> None:
     mesh = init_device_mesh("cpu", (world,))
     conv = nn.Conv2d(world * 2, 4, 1, bias=False)
     conv.weight = nn.Parameter(distribute_tensor(conv.weight.detach(), mesh, [Shard(1)]))
     optimizer = torch.optim.SGD(conv.parameters(), lr=0.1)
-    told = r"parameter 'weight', a DTensor of shape \(4, .*Shard\(dim=1\).*'rasterized' reads it row by row.*Allowed"
-    with pytest.raises(ValueError, match=told):
+    reason = r"parameter 'weight': expected .*DTensor of shape \(4, .*Shard\(dim=1\).*'rasterized' reads it row by row"
+    with pytest.raises(ValueError, match=reason):
         riesz.attach(optimizer, conv, metric=TILDE, direction="rasterized")
     largest = DTensor.from_local(torch.ones(4, 3), mesh, [Partial("max")], run_check=False)
-    with pytest.raises(ValueError, match=r"placement .*max.* on mesh dim 0 is not understood.*Redistribute it"):
+    with pytest.raises(ValueError, match=r"placement .*max.* on mesh dim 0 is not supported.*Redistribute it"):
         riesz.precondition_(largest, TILDE)
     if world != 3:  # where it is wrong on every rank
         local = torch.ones(3 if dist.get_rank() == 0 else 1, 2)
@@ -248,7 +248,7 @@ def accumulated_and_recomputed_gradients_are_directed_once(world: int) -> None:
 def any_memory_layout_of_the_shards_is_kept(world: int) -> None:
     mesh = init_device_mesh("cpu", (world,))
     value = torch.randn(7, 4, 3, 3, generator=torch.Generator().manual_seed(0))
-    shards = dealt_out(value, mesh, (Shard(0),))
+    shards = distribute(value, mesh, (Shard(0),))
     local = shards.to_local()
     # Every rank in an order of its own: columns must still be known by their place, not by their strides.
     order = [0, 2, 3, 1] if dist.get_rank() % 2 else [3, 2, 1, 0]
@@ -258,7 +258,7 @@ def any_memory_layout_of_the_shards_is_kept(world: int) -> None:
     for metric in (TILDE, riesz.Sobolev(), riesz.ReweightedL2()):
         stored.copy_(local)
         whole_wanted = metric.gradient(value)
-        wanted = dealt_out(whole_wanted, mesh, (Shard(0),)).to_local()
+        wanted = distribute(whole_wanted, mesh, (Shard(0),)).to_local()
         riesz.precondition_(odd, metric)
         assert stored.stride() == strides
         assert (stored - wanted).abs().sum() <= 5e-6 * whole_wanted.abs().max()
@@ -287,9 +287,9 @@ CHECKS = [
     unrecorded_diagnostics_say_what_to_do,
     a_bad_entry_poisons_the_same_columns_on_all_ranks,
     a_scaler_skips_the_step_on_all_ranks_or_on_none,
-    a_gradient_missing_on_one_rank_is_told_on_all,
+    a_gradient_missing_on_one_rank_raises_on_all,
     several_meshes_and_plain_tensors_in_one_optimizer,
-    layouts_that_are_not_understood_are_refused_with_the_way_out,
+    unsupported_layouts_are_refused_with_the_reason,
     accumulated_and_recomputed_gradients_are_directed_once,
     any_memory_layout_of_the_shards_is_kept,
     schedules_change_the_metric_on_all_ranks,

@@ -37,15 +37,15 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
 
 def run(rank: int, world: int, folder, full: bool) -> dict:
     """Two more steps in every world; then as many steps as one process that never stopped."""
-    found = sorted(folder.parent.glob("after-*"))
+    saved = sorted(folder.parent.glob("after-*"))
     model, optimizer, attachment = made(world)
     done = 0
-    if found:
+    if saved:
         # The checkpoint's settings must win over those of the optimizer it is loaded into.
         optimizer.param_groups[0]["riesz_metric"] = "identity"
         weights, state = get_state_dict(model, optimizer)
         held = {"model": weights, "optimizer": state}
-        dcp.load(held, checkpoint_id=found[-1])
+        dcp.load(held, checkpoint_id=saved[-1])
         set_state_dict(model, optimizer, model_state_dict=held["model"], optim_state_dict=held["optimizer"])
         done = attachment.step
         assert optimizer.param_groups[0]["riesz_metric"] == METRIC

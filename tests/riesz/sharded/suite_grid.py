@@ -34,22 +34,22 @@ class Case:
 
 
 def cases(lengths: list[int]) -> list[Case]:
-    found = []
+    out = []
     for outputs in lengths:
-        found.append(Case(f"output {outputs}", (outputs, 3, 2), Axis(0)))
-        found.append(Case(f"input {outputs}", (4, outputs, 2), Axis(1)))
-        found.append(Case(f"rasterized {outputs}", (outputs, 3), Axis(None)))
-        found.append(Case(f"1-d {outputs}", (outputs,), Axis(0)))
+        out.append(Case(f"output {outputs}", (outputs, 3, 2), Axis(0)))
+        out.append(Case(f"input {outputs}", (4, outputs, 2), Axis(1)))
+        out.append(Case(f"rasterized {outputs}", (outputs, 3), Axis(None)))
+        out.append(Case(f"1-d {outputs}", (outputs,), Axis(0)))
         # Groups that straddle shards, whatever the number of ranks; as outputs, and as rows of a transposed conv.
-        found.append(Case(f"3 groups of {outputs}", (3 * outputs, 2, 1), Axis(0, groups=3)))
-        found.append(Case(f"transposed, 3 groups {outputs}", (6, outputs, 2), Axis(1, groups=3)))
-    return found
+        out.append(Case(f"3 groups of {outputs}", (3 * outputs, 2, 1), Axis(0, groups=3)))
+        out.append(Case(f"transposed, 3 groups {outputs}", (6, outputs, 2), Axis(1, groups=3)))
+    return out
 
 
 def placements(world: int) -> list[tuple[tuple[int, ...], tuple]]:
-    found = [((world,), (p,)) for p in (Replicate(), Shard(0), Shard(1), Partial(), Partial("avg"))]
+    out = [((world,), (p,)) for p in (Replicate(), Shard(0), Shard(1), Partial(), Partial("avg"))]
     for mesh in ((2, world // 2), (world // 2, 2)) if world % 2 == 0 else ((world, 1), (1, world)):
-        found += [
+        out += [
             (mesh, (Replicate(), Shard(0))),
             (mesh, (Shard(0), Replicate())),
             (mesh, (_StridedShard(0, split_factor=mesh[1]), Shard(0))),
@@ -58,7 +58,7 @@ def placements(world: int) -> list[tuple[tuple[int, ...], tuple]]:
             (mesh, (Partial(), Shard(0))),
             (mesh, (Shard(1), Shard(0))),
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(out))
 
 
 def _on_grid(values: torch.Tensor) -> torch.Tensor:
@@ -68,7 +68,7 @@ def _on_grid(values: torch.Tensor) -> torch.Tensor:
     return (values * 4096).round() / 4096
 
 
-def dealt_out(whole: torch.Tensor, mesh, places) -> DTensor:
+def distribute(whole: torch.Tensor, mesh, places) -> DTensor:
     """A DTensor of these placements; the shards are cut by torch itself."""
     local, generator = whole, torch.Generator().manual_seed(7)
     for dim, place in enumerate(places):
@@ -119,7 +119,7 @@ def fits(case: Case, places, metric: riesz.Metric) -> bool:
 
 def compare(cases, metric, dtype, mesh, places, errors) -> int:
     chosen = [case for case in cases if fits(case, places, metric)]
-    gradients = [dealt_out(whole_gradient(case, dtype), mesh, places) for case in chosen]
+    gradients = [distribute(whole_gradient(case, dtype), mesh, places) for case in chosen]
     partial = any(place.is_partial() for place in places)
     # Shares are rounded as they are cut: what counts is what they add up to.
     sums = [gradient.full_tensor() if partial else None for gradient in gradients]
@@ -135,12 +135,12 @@ def compare(cases, metric, dtype, mesh, places, errors) -> int:
         if partial:
             got, own = gradient.full_tensor(), wanted
         else:
-            got, own = local, dealt_out(wanted, mesh, places).to_local()
+            got, own = local, distribute(wanted, mesh, places).to_local()
         error = (got - own).abs().max().item() / (wanted.abs().max().item() or 1.0) if own.numel() else 0.0
-        told = f"{metric!r} {dtype} {case.name} {places}: {error:.2e}"
+        description = f"{metric!r} {dtype} {case.name} {places}: {error:.2e}"
         damped = whole_gradient(case, dtype).abs().max().item() / (wanted.abs().max().item() or 1.0)
         limit = max(TOLERANCE[dtype], 4e-15 * damped) if metric in STRONG else TOLERANCE[dtype]
-        assert error <= limit, told
+        assert error <= limit, description
         key = f"{'strong ' * (metric in STRONG)}{type(metric).__name__} {str(dtype).removeprefix('torch.')}"
         errors[key] = max(errors.get(key, 0.0), error)
     return len(chosen)

@@ -40,16 +40,16 @@ def loss(model: nn.Module, step: int, part: int) -> torch.Tensor:
 def train(model: nn.Module, rate: float, rank: int, ranks: int) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
     riesz.attach(optimizer, model, metric=METRIC)
-    mine = range(rank, BATCHES, ranks)
+    own = range(rank, BATCHES, ranks)
     for step in range(STEPS):
         optimizer.zero_grad()
-        for part in mine:
-            last = part == mine[-1]
+        for part in own:
+            last = part == own[-1]
             if isinstance(model, FSDPModule):
                 model.set_requires_gradient_sync(last)
             waiting = isinstance(model, DistributedDataParallel) and not last
             with model.no_sync() if waiting else contextlib.nullcontext():
-                (loss(model, step, part) / len(mine)).backward()
+                (loss(model, step, part) / len(own)).backward()
         optimizer.step()
 
 
@@ -74,7 +74,7 @@ def run(rank: int, world: int, folder, full: bool) -> dict:
         2: DeviceMesh("cpu", [0, 1]),
         4: DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("replicas", "shards")),
     }
-    found = {}
+    differences = {}
     for dtype, rate, limit in ((torch.float32, 2e-4, 1e-5), (torch.float64, 0.05, 1e-8)):
         wanted = resnet(dtype)
         train(wanted, rate, 0, 1)
@@ -91,5 +91,5 @@ def run(rank: int, world: int, folder, full: bool) -> dict:
         figures["HSDP 2 x 2"] = difference(model, wanted)
         assert all(value <= limit for value in figures.values()), (dtype, figures)
         assert difference(wanted, resnet(dtype)) > 2 * rate  # they did train
-        found[f"{dtype}, rate {rate}"] = figures
-    return {"largest difference in weights": found}
+        differences[f"{dtype}, rate {rate}"] = figures
+    return {"largest difference in weights": differences}

@@ -1,4 +1,4 @@
-"""The arithmetic of sharding, without processes: who holds which rows, the low rank of what they need, its price."""
+"""The arithmetic of sharding, without processes: which rows each rank holds, low-rank factors, bytes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import riesz
 from cases import METRICS
 from riesz.backends.reference import dense
-from riesz.sharded.cost import gather_bytes, transpose_bytes
+from riesz.sharded.layout import Rows, Run, partition, rows
 from riesz.sharded.low_rank import couplings, low_rank, tables
-from riesz.sharded.rows import Rows, Run, deal, rows
+from riesz.sharded.strategies import gather_bytes, transpose_bytes
 
 
-def rows_by_torch(length, places, sizes, seat):
+def rows_by_torch(length, places, sizes, coordinate):
     index = torch.arange(length)
-    for place, size, coordinate in zip(places, sizes, seat, strict=True):
-        index = place._split_tensor(index, size, with_padding=False)[0][coordinate]
+    for place, size, own in zip(places, sizes, coordinate, strict=True):
+        index = place._split_tensor(index, size, with_padding=False)[0][own]
     return index.tolist()
 
 
@@ -28,24 +28,26 @@ def rows_by_torch(length, places, sizes, seat):
     length=st.integers(0, 60),
     cuts=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max_size=3),
 )
-def test_every_rank_holds_the_rows_that_torch_deals_it(length, cuts):
+def test_every_rank_holds_the_rows_that_torch_gives_it(length, cuts):
     places = [_StridedShard(0, split_factor=pieces) if pieces > 1 else Shard(0) for pieces, _ in cuts]
     sizes = [parts for _, parts in cuts]
-    seats = tuple(tuple(seat) for seat in torch.cartesian_prod(*map(torch.arange, sizes)).view(-1, len(cuts)).tolist())
-    for seat, runs in zip(seats, deal(length, tuple(cuts), seats), strict=True):
+    coordinates = tuple(
+        tuple(coordinate) for coordinate in torch.cartesian_prod(*map(torch.arange, sizes)).view(-1, len(cuts)).tolist()
+    )
+    for coordinate, runs in zip(coordinates, partition(length, tuple(cuts), coordinates), strict=True):
         held = [row for run in runs for row in range(run.start, run.stop)]
-        assert held == rows_by_torch(length, places, sizes, seat)
+        assert held == rows_by_torch(length, places, sizes, coordinate)
 
 
 def test_rows_that_do_not_add_up_are_refused():
-    with pytest.raises(ValueError, match="do not add up to whole columns of 5"):
+    with pytest.raises(ValueError, match="add up to whole columns of 5"):
         Rows(5, ((Run(0, 2),), (Run(3, 2),)))
 
 
-def test_groups_that_fall_on_ranks_as_wholes_need_nobody():
-    seats = ((0,), (1,))
-    assert rows(4, 1, deal(16, ((1, 2),), seats)).slots == 0
-    straddling = rows(5, 1, deal(15, ((1, 2),), seats))
+def test_groups_that_fall_on_ranks_as_wholes_need_no_other_rank():
+    coordinates = ((0,), (1,))
+    assert rows(4, 1, partition(16, ((1, 2),), coordinates)).slots == 0
+    straddling = rows(5, 1, partition(15, ((1, 2),), coordinates))
     assert straddling.runs == ((Run(0, 5), Run(5, 3)), (Run(8, 2), Run(10, 5)))
     assert straddling.partners(Run(5, 3)) == [(0, 0, Run(5, 3)), (1, 0, Run(8, 2))]
 
@@ -77,10 +79,10 @@ def test_what_is_rounded_on_the_way_does_not_show_at_high_frequencies(n):
     angle_N1 = 2 * torch.pi * torch.arange(n, dtype=torch.float64)[:, None] / n
     columns_NC = torch.cat([torch.cos((n // 2 - k) * angle_N1 + 0.7) for k in range(4)], dim=1)
     sums = [tables(factors, run.length)[0] @ columns_NC[run.start : run.stop] for run in runs]
-    heard = torch.cat([part for its in sums for part in (its[: factors.exact], its[factors.exact :].float().double())])
+    sent = torch.cat([part for own in sums for part in (own[: factors.exact], own[factors.exact :].float().double())])
     built = [
         dense(factors.alone(metric, run.length), run.length) @ columns_NC[run.start : run.stop]
-        + metric.scale * tables(factors, run.length)[1] @ (couplings(factors, run, runs) @ heard)
+        + metric.scale * tables(factors, run.length)[1] @ (couplings(factors, run, runs) @ sent)
         for run in runs
     ]
     wanted = dense(metric, n) @ columns_NC
@@ -90,10 +92,10 @@ def test_what_is_rounded_on_the_way_does_not_show_at_high_frequencies(n):
 @pytest.mark.parametrize("metric", [riesz.SobolevTilde(), riesz.Sobolev()], ids=str)
 def test_sums_are_fewer_bytes_up_to_about_the_root_of_half_or_a_third_of_the_length(metric):
     def cheaper(n, ranks):
-        dealt = rows(n, 1, deal(n, ((1, ranks),), tuple((rank,) for rank in range(ranks))))
+        partitioned = rows(n, 1, partition(n, ((1, ranks),), tuple((rank,) for rank in range(ranks))))
         factors = low_rank(metric, n)
-        return gather_bytes(factors, dealt, 64 * ranks, torch.float32) <= transpose_bytes(
-            dealt, 64 * ranks, torch.float32
+        return gather_bytes(factors, partitioned, 64 * ranks, torch.float32) <= transpose_bytes(
+            partitioned, 64 * ranks, torch.float32
         )
 
     for n in (64, 512, 2048):

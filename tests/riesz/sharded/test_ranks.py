@@ -24,7 +24,7 @@ QUICK = {
 LONG = {*(("grid", world) for world in (2, 3, 4)), ("attach", 3), ("data_parallel", 3), ("resnet20", 4), ("eight", 8)}
 
 
-def told_by(*arguments: str, seconds: int) -> dict:
+def run_suites(*arguments: str, seconds: int) -> dict:
     done = subprocess.run(
         [sys.executable, str(RANKS), *arguments], capture_output=True, text=True, timeout=seconds, check=False
     )
@@ -35,24 +35,24 @@ def told_by(*arguments: str, seconds: int) -> dict:
 
 @pytest.fixture(scope="module")
 def quick():
-    return told_by("grid:2,3,4", "attach:2,4", "data_parallel:2", "checkpoint:4,2,1", seconds=400)
+    return run_suites("grid:2,3,4", "attach:2,4", "data_parallel:2", "checkpoint:4,2,1", seconds=400)
 
 
 @pytest.fixture(scope="module")
 def long():
-    return told_by("--full", "grid:2,3,4", "attach:3", "data_parallel:3", "resnet20:4", "eight:8", seconds=1800)
+    return run_suites("--full", "grid:2,3,4", "attach:3", "data_parallel:3", "resnet20:4", "eight:8", seconds=1800)
 
 
 @pytest.mark.parametrize(("suite", "world"), sorted(QUICK))
 def test_ranks_compute_what_one_process_does(quick, suite, world, sharded_figures):
-    told = quick[suite, world]
-    assert told["errors"] == [], "\n".join(told["errors"])
-    sharded_figures[f"{suite} on {world}, {told['seconds']} s"] = told["figures"]
+    outcome = quick[suite, world]
+    assert outcome["errors"] == [], "\n".join(outcome["errors"])
+    sharded_figures[f"{suite} on {world}, {outcome['seconds']} s"] = outcome["figures"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("suite", "world"), sorted(LONG))
 def test_ranks_compute_what_one_process_does_in_all_cases(long, suite, world, sharded_figures):
-    told = long[suite, world]
-    assert told["errors"] == [], "\n".join(told["errors"])
-    sharded_figures[f"{suite} on {world}, all cases, {told['seconds']} s"] = told["figures"]
+    outcome = long[suite, world]
+    assert outcome["errors"] == [], "\n".join(outcome["errors"])
+    sharded_figures[f"{suite} on {world}, all cases, {outcome['seconds']} s"] = outcome["figures"]

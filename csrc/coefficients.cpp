@@ -1,4 +1,4 @@
-#include "recipe.h"
+#include "coefficients.h"
 
 #include <cmath>
 
@@ -8,16 +8,16 @@ namespace {
 // 1e-18 of the mean's: the two metrics are one, and the march needs no z, which would soon round to 1.
 const double SAME_AS_TILDE = 1e8;
 
-void march(riesz_recipe& r, double lam, bool riemann) {
-  r.way = WAY_MARCH;
+void march(riesz_coefficients& r, double lam, bool riemann) {
+  r.algorithm = ALGORITHM_MARCH;
   r.lam = lam;
   r.mean_factor = riemann ? 1 + 1 / (12 * lam * r.n * r.n) : 1;
 }
 
 // z = 2 sigma / (1 + 2 sigma + sqrt(1 + 4 sigma)) does not cancel. Everything else is derived from z as rounded, so
 // that the recursions and their starting values belong to one and the same operator.
-void screened(riesz_recipe& r, double sigma) {
-  r.way = WAY_SCREENED;
+void screened(riesz_coefficients& r, double sigma) {
+  r.algorithm = ALGORITHM_SCREENED;
   r.z = 2 * sigma / (1 + 2 * sigma + std::sqrt(1 + 4 * sigma));
   r.log_z = r.z < 0.5 ? std::log(r.z) : std::log1p(-(1 - r.z));
   r.turn = -1 / std::expm1(r.n * r.log_z);
@@ -29,25 +29,25 @@ void screened(riesz_recipe& r, double sigma) {
 
 }  // namespace
 
-riesz_recipe riesz_recipe_of(const riesz_metric& metric, int64_t n) {
-  riesz_recipe r = {};
+riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n) {
+  riesz_coefficients r = {};
   r.n = (double)n, r.scale = metric.scale, r.blend = metric.blend;
   r.factor = metric.scale + metric.blend;
   double lam = metric.strength, sigma = lam * r.n * r.n;
   if (metric.kind == RIESZ_LAPLACIAN_SMOOTHING) sigma = lam, lam = sigma / (r.n * r.n);
   switch (metric.kind) {
     case RIESZ_IDENTITY:
-      r.way = WAY_SCALE;
+      r.algorithm = ALGORITHM_SCALE;
       break;
     case RIESZ_REWEIGHTED_L2:
-      r.way = WAY_MEAN;
+      r.algorithm = ALGORITHM_MEAN;
       r.mean_factor = metric.scale * lam;
       break;
     case RIESZ_SOBOLEV_TILDE:
       march(r, lam, metric.riemann != 0);
       break;
     case RIESZ_CENTRALIZATION:
-      r.way = WAY_CENTRAL;
+      r.algorithm = ALGORITHM_CENTRAL;
       break;
     default:
       if (lam > SAME_AS_TILDE) march(r, lam, false);

@@ -2,4 +2,4 @@
 #pragma once
 #include "kernels.h"
 
-riesz_recipe riesz_recipe_of(const riesz_metric& metric, int64_t n);
+riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n);

@@ -1,4 +1,4 @@
-"""What the compiled backend remembers of a step never outlives a change."""
+"""The fast path of the compiled backend never outlives a change."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import pytest
 import torch
 
 import riesz
-from kernel_oracle import METRIC, expected, relative_error
+from cases import relative_error
+from kernel_oracle import METRIC, expected
+from riesz.backends import FastPathCache, native, registry, tensor_guard
 from riesz.backends import cpu as backend
-from riesz.backends import native, registry
-from riesz.backends import tensor_guard as alike
 from riesz.layout.axis import Axis, ColumnView
 
 pytestmark = pytest.mark.skipif(isinstance(native.load(), str), reason="the compiled library is not here")
 
 
-@pytest.fixture(params=["guards", "spelled out"])
-def way_to_compare(request, monkeypatch):
-    if request.param == "spelled out":
-        monkeypatch.setattr(alike, "_by_guards", lambda gradients: None)
-    monkeypatch.setattr("riesz.apply._planned", {})
+@pytest.fixture(params=["compiled", "python"])
+def guard(request, monkeypatch):
+    if request.param == "python":
+        monkeypatch.setattr(tensor_guard, "_compiled_check", lambda tensors: None)
+    monkeypatch.setattr("riesz.apply._fast_paths", {})
 
 
 CHANGES = {
@@ -35,7 +35,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_nothing_is_stale_when_a_gradient_is_replaced(change, way_to_compare):
+def test_nothing_is_stale_when_a_gradient_is_replaced(change, guard):
     f, other = torch.randn(12, 12, 3, 3), torch.randn(7, 4)
     riesz.precondition_([f.clone(), other.clone()], METRIC)
     for _ in range(2):
@@ -46,20 +46,20 @@ def test_nothing_is_stale_when_a_gradient_is_replaced(change, way_to_compare):
         assert relative_error(second, expected(other, METRIC)) <= 5e-6
 
 
-def test_a_plan_is_used_and_forgotten_when_a_better_backend_appears(monkeypatch, way_to_compare):
+def test_a_fast_path_is_used_and_dropped_when_a_better_backend_appears(monkeypatch, guard):
     calls = []
     real = backend._call
     monkeypatch.setattr(backend, "_call", lambda *arguments: calls.append(1) or real(*arguments))
     monkeypatch.setattr(backend, "_direct_", None)
-    planned = registry.Planned()
+    fast_path = FastPathCache()
     f = torch.randn(9, 4)
-    assert not planned.direct_([f], METRIC)
-    planned.learn("auto", [f], [ColumnView.open(f, Axis(0))])
-    assert planned.direct_([f], METRIC)
+    assert not fast_path.direct_([f], METRIC)
+    fast_path.learn("auto", [f], [ColumnView.open(f, Axis(0))])
+    assert fast_path.direct_([f], METRIC)
     assert len(calls) == 1
     better = registry.Backend("better", "", 1, lambda: None, lambda g: None, lambda jobs, metric: None)
     monkeypatch.setitem(registry._backends, "better", better)
-    assert not planned.direct_([f], METRIC)
+    assert not fast_path.direct_([f], METRIC)
 
 
 def attached(metric=METRIC, **options):

@@ -1,0 +1,52 @@
+"""From gradients opened as columns to the backends that serve them; a list like the last one takes a shorter path."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from riesz.backends.registry import Backend, FastPath, choose, registered
+from riesz.layout.axis import ColumnView
+from riesz.metrics import Operator
+
+
+@torch.no_grad()
+def direct_(columns: Sequence[ColumnView], metric: Operator, backend: str) -> None:
+    """Direct gradients that were checked and opened, each with the backend that serves it."""
+    by_backend: defaultdict[Backend, list[ColumnView]] = defaultdict(list)
+    for opened in columns:
+        if opened.view.numel() > 0:
+            by_backend[choose(backend, opened.view)].append(opened)
+    for chosen, served in by_backend.items():
+        chosen.direct_(served, metric)
+
+
+class FastPathCache:
+    """The fast path of one list of gradients, kept for the next list like it."""
+
+    def __init__(self) -> None:
+        self._fast_path: FastPath | None = None
+        self._backends: tuple[Backend, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a fast path to try."""
+        return self._fast_path is not None
+
+    def direct_(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
+        """Whether it was done; if not, nothing was touched."""
+        # A backend registered since then may rank first.
+        return self._fast_path is not None and self._backends == registered() and self._fast_path(gradients, metric)
+
+    def learn(self, name: str, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> None:
+        """Keep the fast path for these gradients, if one backend serves them all under `name` and offers one."""
+        self._fast_path = None
+        if not gradients or any(gradient.numel() == 0 for gradient in gradients):
+            return
+        first = choose(name, columns[0].view)
+        if first.fast_path is not None and all(choose(name, opened.view) is first for opened in columns):
+            self._fast_path = first.fast_path(gradients, columns)
+            self._backends = registered()

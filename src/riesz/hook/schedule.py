@@ -1,0 +1,41 @@
+"""A schedule: the metric as a function of the step, counted in the optimizer's first param group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+
+from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, Groups
+from riesz.metrics import Operator
+
+Schedule = Callable[[int], "Operator | Mapping[str, float] | None"]
+
+
+def step_count(groups: Groups) -> int:
+    return int(groups[0].get(STEP_KEY, 0))
+
+
+def only_creates_state(groups: Groups) -> bool:
+    """Whether every learning rate is 0, as in the step some tools take to create optimizer state."""
+    rates = [group.get("lr") for group in groups]
+    return all(isinstance(rate, (int, float)) and rate == 0 for rate in rates)
+
+
+def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operator:
+    """The metric that a schedule wants at a step, given the present one."""
+    wanted = schedule(step)
+    if wanted is None:
+        return metric
+    if isinstance(wanted, Operator):
+        return wanted
+    if not isinstance(wanted, Mapping):
+        raise TypeError(f"schedule: expected a metric, a dict of its numbers or None from fn({step}), got {wanted!r}")
+    allowed = {field.name for field in fields(metric) if field.init}
+    if unknown := [name for name in wanted if name not in allowed]:
+        raise ValueError(f"schedule: expected numbers of {metric!r} ({', '.join(sorted(allowed))}), got {unknown[0]!r}")
+    return replace(metric, **wanted)
+
+
+def count_step(groups: Groups, step: int, metric: Operator) -> None:
+    groups[0][STEP_KEY] = step + 1
+    groups[0][SCHEDULED_KEY] = str(metric)

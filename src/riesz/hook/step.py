@@ -1,0 +1,243 @@
+"""What happens at a step: gradients are directed just before the optimizer reads them.
+
+Requirements it meets:
+- gradients are written in place, never rebound: buckets, flat buffers and graphs alias them;
+- `step(closure)` directs after each evaluation of the closure, not before the backward pass;
+- parameters are looked up at every step: trainers swap the objects in `param_groups`;
+- a step like the one before it costs one comparison and one kernel call (the fast path);
+- nothing is read back from the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from riesz import control as controls
+from riesz.apply import check_writable
+from riesz.backends import FastPathCache, direct_
+from riesz.hook import diagnostics, schedule
+from riesz.hook.plan import Plan, Target, make_plan
+from riesz.hook.torch_hooks import is_nested
+from riesz.layout.axis import ColumnView, is_dtensor
+from riesz.layout.scope import Scope
+from riesz.metrics import Operator
+
+
+class DirectedStep:
+    """The step hooks of one optimizer, and the state they work on."""
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Operator, backend: str, control: controls.Control
+    ):
+        self.optimizer = optimizer
+        self.enabled = True
+        self.recording = False
+        self._scope = scope
+        self._backend = backend
+        self._control = control
+        self._metric = metric
+        self._tensor_metric = metric.as_tensors()
+        self._schedule: schedule.Schedule | None = None
+        self._trace: diagnostics.Trace | None = None
+        self._plan = self._make_plan()
+        self._fast_path = FastPathCache()
+        self._closure_pending = False
+
+    # -- the hooks -------------------------------------------------------------------------------------------------
+
+    def _before_step(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        from riesz import untraced
+
+        if optimizer is not self.optimizer:
+            raise RuntimeError(
+                f"this {type(optimizer).__name__} is a shallow copy (copy.copy) of the one riesz is attached to: copy "
+                "it with copy.deepcopy, which takes the attachment along"
+            )
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        # Some optimizers take a loss or a factor there; only a callable can be a closure.
+        if not callable(closure):
+            untraced.run(self._step_without_closure)
+            return None
+        if not untraced.run(self._begins_with_closure):
+            return None
+
+        # The gradients do not exist yet: direct them each time the closure has computed them.
+        def closure_then_direct() -> Any:
+            loss = closure()
+            untraced.run(self._direct)
+            return loss
+
+        if len(args) > 1:
+            return (args[0], closure_then_direct, *args[2:]), kwargs
+        return args, {**kwargs, "closure": closure_then_direct}
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._closure_pending and not is_nested(optimizer):
+            self._closure_pending = False
+            raise RuntimeError(
+                f"{type(optimizer).__name__}.step was given a closure and did not evaluate it, so this step was taken "
+                "on plain gradients: call step() without the closure"
+            )
+
+    def _begins(self) -> bool:
+        """Whether this is the outermost step; if so, the schedule has set the metric for it."""
+        if is_nested(self.optimizer):
+            return False
+        self._closure_pending = False
+        self._trace = None
+        groups = self.optimizer.param_groups
+        if self._schedule is not None and not schedule.only_creates_state(groups):
+            step = schedule.step_count(groups)
+            metric = schedule.scheduled_metric(self._schedule, step, self._metric)
+            if metric is not self._metric:
+                self._set_metric(metric)
+            schedule.count_step(groups, step, self._metric)
+        return True
+
+    def _begins_with_closure(self) -> bool:
+        begins = self._begins()
+        self._closure_pending = begins or self._closure_pending
+        return begins
+
+    def _step_without_closure(self) -> None:
+        # A step that evaluates its closure itself and calls its base's step without: the gradients are there now.
+        if self._begins() or self._closure_pending:
+            self._direct()
+
+    # -- the metric and the plan -----------------------------------------------------------------------------------
+
+    def _set_metric(self, metric: Operator) -> None:
+        if _same_but_for_numbers(metric, self._metric):
+            for name in metric.tunable_fields:
+                getattr(self._tensor_metric, name).fill_(getattr(metric, name))
+        else:
+            tensor_metric = metric.as_tensors()
+            self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric)
+            self._fast_path = FastPathCache()
+            self._tensor_metric = tensor_metric
+        self._metric = metric
+        self._trace = None
+
+    def _make_plan(self) -> Plan:
+        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric)
+
+    def _present(self) -> list[tuple[Target, Tensor]]:
+        """The targets that have a gradient now; the plan is made again if the optimizer's groups changed."""
+        if not self._plan.is_valid(self.optimizer.param_groups):
+            old, self._plan = self._plan, self._make_plan()
+            self._fast_path = FastPathCache()
+            same_settings = self._plan.overrides == old.overrides and len(self._plan.seen) >= len(old.seen)
+            if same_settings and len(self._plan.targets) < len(old.targets):
+                raise ValueError(
+                    f"the optimizer's parameters were replaced, and {len(old.targets) - len(self._plan.targets)} that "
+                    "were directed are no longer known to the model: attach after they are replaced, or replace them "
+                    "in the model too"
+                )
+        # One gradient tensor may be reached twice; it is directed once.
+        present = {id(t.parameter.grad): (t, t.parameter.grad) for t in self._plan.targets}
+        return [(target, gradient) for target, gradient in present.values() if gradient is not None]
+
+    # -- directing -------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _direct(self) -> None:
+        self._closure_pending = False
+        if not self.enabled or self._direct_by_fast_path():
+            return
+        present = self._present()
+        if self._trace is not None:
+            # The closure was evaluated before in this step. A gradient it did not compute again is directed already.
+            present = [(t, g) for t, g in present if not self._trace.left(g)]
+            if not present:
+                return
+        # Plain gradients need no work: a schedule may end with them.
+        skipped = self._tensor_metric if self._metric.returns_input else None
+        work = [(t, g) for t, g in present if t.metric is not skipped]
+        for target, gradient in work:
+            check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
+        local = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
+        originals = [gradient.clone() for _, gradient in local] if self.recording else []
+        by_metric: dict[int, list[tuple[Target, ColumnView]]] = {}
+        for target, gradient in work:
+            if not is_dtensor(gradient):
+                by_metric.setdefault(id(target.metric), []).append((target, ColumnView.open(gradient, target.axis)))
+        for group in by_metric.values():
+            self._direct_local(group, group[0][0].metric)
+        recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)]
+        sharded = [(target, gradient) for target, gradient in present if is_dtensor(gradient)]
+        recorded += self._direct_sharded(sharded)
+        targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
+        self._report_overflow(directed)
+        self._trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
+
+    def _direct_by_fast_path(self) -> bool:
+        """Whether all gradients are there and like those of the step before, and were directed by the fast path.
+
+        The backend compares every gradient; it cannot know which parameter a gradient belongs to, so the optimizer's
+        parameters must be the same objects under the same overrides.
+        """
+        if not self._fast_path.ready or self.recording or self._trace is not None:
+            return False
+        if not self._plan.same_parameters(self.optimizer.param_groups):
+            return False
+        targets = self._plan.targets
+        # A parameter without a gradient contributes None, which matches no gradient.
+        gradients: list[Any] = [target.parameter.grad for target in targets]
+        # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
+        if not self._fast_path.direct_(gradients, self._metric):
+            return False
+        self._report_overflow(gradients)
+        self._trace = diagnostics.Trace.of_local(targets, gradients)
+        return True
+
+    def _direct_local(self, work: list[tuple[Target, ColumnView]], metric: Operator) -> None:
+        columns = [opened for _, opened in work]
+        if self._control is None:
+            direct_(columns, metric, self._backend)
+            self._fast_path = FastPathCache()
+            if len(work) == len(self._plan.targets) and metric is self._tensor_metric:
+                gradients: list[Any] = [target.parameter.grad for target, _ in work]
+                self._fast_path.learn(self._backend, gradients, columns)
+            return
+        copies = [controls.controlled(opened, target.name, self._control) for target, opened in work]
+        direct_(copies, metric, self._backend)
+        for (target, home), copy in zip(work, copies, strict=True):
+            controls.put_back(home, copy, target.name, self._control)
+
+    def _direct_sharded(self, present: list[tuple[Target, Tensor]]) -> list[Tensor]:
+        """Direct the DTensors among the gradients; returns what diagnostics need of them while recording."""
+        gradients = {id(target): gradient for target, gradient in present}
+        # Those without a gradient count too: every rank must expect the same, and raise if another has one.
+        targets = [t for t in self._plan.targets if is_dtensor(t.parameter) or id(t) in gradients]
+        if self._metric.returns_input and not self.recording:
+            targets = [t for t in targets if t.metric is not self._tensor_metric]
+        if not targets:
+            return []
+        from riesz import sharded
+
+        items = [sharded.Item(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
+        return sharded.direct_(items, self._backend, self._control, self.recording)
+
+    def _report_overflow(self, directed: list[Tensor]) -> None:
+        """Report infinities that directing made to a gradient scaler, which checked a fused step before it."""
+        found_inf = getattr(self.optimizer, "found_inf", None)
+        if isinstance(found_inf, Tensor) and directed:
+            flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
+            if sharded_gradients := [g for g in directed if is_dtensor(g)]:
+                from riesz import sharded
+
+                flags.append(sharded.all_finite(sharded_gradients))
+            finite = torch.stack([flag.to(found_inf.device) for flag in flags]).all()
+            found_inf.copy_(torch.maximum(found_inf, (~finite).to(found_inf.dtype)))
+
+
+def _same_but_for_numbers(a: Operator, b: Operator) -> bool:
+    """Whether two metrics differ in their numbers alone."""
+    flags = [field.name for field in fields(a) if field.name not in a.tunable_fields]
+    return type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in flags)

@@ -1,0 +1,42 @@
+"""One record per parameter: which axis is directed, or why none is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from riesz.layout.axis import Axis
+
+
+@dataclass(frozen=True)
+class Record:
+    """What happens to one parameter.
+
+    Attributes:
+        name: its name in the model, or its position in the optimizer.
+        layer: the class of the layer it serves, empty without a model.
+        shape: its shape.
+        where: the directed axis and its groups, None where none was chosen.
+        applied: whether its gradient is directed.
+        reason: why not; empty if it is.
+        metric: the metric of its param group where that overrides the attachment's, else empty.
+    """
+
+    name: str
+    layer: str
+    shape: tuple[int, ...]
+    where: Axis | None
+    applied: bool
+    reason: str
+    metric: str = ""
+
+    @property
+    def axis(self) -> int | str | None:
+        """The dim that is smoothed along, or "rasterized"; None where none was chosen."""
+        if self.where is None:
+            return None
+        return "rasterized" if self.where.dim is None else self.where.dim
+
+    @property
+    def length(self) -> int | None:
+        """How many entries along the axis are smoothed together: within one group, where there are groups."""
+        return None if self.where is None else self.where.length(self.shape)

@@ -1,0 +1,92 @@
+"""The controls: "norm" keeps lengths and only turns, "permuted" destroys neighbourhood."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import riesz
+from cases import by_hand, relative_error
+from riesz.control import permutation
+from training import backward, network
+
+
+def test_norm_control_keeps_each_norm_and_only_turns():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.02), control="norm")
+    backward(model, 0)
+    f = model[0].weight.grad.clone()
+    model[3].weight.grad.zero_()
+    optimizer.step()
+    g = model[0].weight.grad
+    wanted = by_hand(riesz.SobolevTilde(0.02), f)
+    assert relative_error(g, wanted * (f.double().norm() / wanted.norm())) <= 2e-6
+    assert (model[3].weight.grad == 0).all()
+
+
+def test_norm_control_leaves_non_finite_gradients_visible():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.SobolevTilde(), control="norm")
+    backward(model, 0)
+    model[0].weight.grad[0, 0, 0, 0] = torch.inf
+    optimizer.step()
+    assert not torch.isfinite(model[0].weight.grad).all()
+
+
+@pytest.mark.parametrize("direction", ["output", "rasterized"])
+def test_permuted_control_is_conjugation_by_one_fixed_permutation(direction):
+    def step(f):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        metric = riesz.SobolevTilde(0.02, blend=0.0)
+        riesz.attach(optimizer, model, metric=metric, control="permuted", direction=direction)
+        model[0].weight.grad = f.clone()
+        optimizer.step()
+        return model[0].weight.grad
+
+    f = torch.randn(6, 2, 3, 3)
+    g = step(f)
+    assert torch.equal(g, step(f))
+    n = 6 if direction == "output" else f.numel()
+    matrix = torch.stack([step(column.view_as(f)).flatten() for column in torch.eye(f.numel())])
+    if direction == "output":
+        matrix = matrix.view(6, 18, 6, 18)[:, 0, :, 0]
+    kernel = riesz.SobolevTilde(0.02, blend=0.0).kernel(n)
+    plain = torch.stack([kernel.roll(i) for i in range(n)])
+    torch.testing.assert_close(matrix.double(), matrix.double().T, atol=1e-4, rtol=1e-4)
+    eigenvalues, wanted = (torch.linalg.eigvalsh(m.double()) for m in (matrix, plain))
+    torch.testing.assert_close(eigenvalues, wanted, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(matrix.double(), plain, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        (torch.float16, 1.0),
+        (torch.float16, 1e-3),
+        (torch.bfloat16, 1.0),
+        (torch.bfloat16, 1e-24),
+        (torch.float32, 1e-24),
+        (torch.float32, 1e20),
+    ],
+)
+def test_norm_control_keeps_norms_in_every_dtype_and_range(dtype, size):
+    model = nn.Conv2d(4, 512, 1, bias=False).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.SobolevTilde(1.0, blend=0.0), control="norm")
+    signs = torch.randint(2, (512, 4, 1, 1), generator=torch.Generator().manual_seed(0)) * 2 - 1
+    model.weight.grad = (signs * size).to(dtype)
+    wanted = model.weight.grad.double().norm().item()
+    optimizer.step()
+    assert model.weight.grad.double().norm().item() == pytest.approx(wanted, rel=1e-3 if dtype.itemsize == 2 else 1e-5)
+
+
+def test_permutations_differ_by_name_and_ignore_wrappers():
+    cpu = torch.device("cpu")
+    first = permutation("a.weight", 50, cpu)
+    assert not torch.equal(first, permutation("b.weight", 50, cpu))
+    assert torch.equal(first, permutation("module.a.weight", 50, cpu))
+    assert torch.equal(first, permutation("_orig_mod.a.weight", 50, cpu))
