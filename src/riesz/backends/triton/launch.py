@@ -23,7 +23,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether the kernels run in Triton's interpreter, on tensors of the CPU. Triton decides it when it is imported."""
 
 
-def launch(table: Table, addresses: Tensor, numbers: Tensor) -> None:
+def launch_many(table: Table, addresses: Tensor, numbers: Tensor) -> None:
     """All gradients of a table in one launch."""
     with _on(numbers.device):
         entry.many[(table.programs,)](

@@ -32,26 +32,38 @@ def is_on() -> bool:
     return os.environ.get("RIESZ_VERIFY", "1") != "0"
 
 
-def is_trusted(kernel: Kernel, dtype: torch.dtype, tile: Tile, device: torch.device, run: Direct, check: Direct) -> bool:
+def is_trusted(
+    kernel: Kernel,
+    dtype: torch.dtype,
+    tile: Tile,
+    device: torch.device,
+    run: Direct,
+    check: Direct,
+    may_wait: bool = True,
+) -> bool:
     """Whether a tile of a kernel agrees with eager on this device; computed once, then remembered.
 
     Args:
         run: directs a sample in place by the kernel.
         check: directs a sample in place by eager.
+        may_wait: False where the result cannot be read, because a graph is being captured; what was not compared
+            before is not trusted then.
     """
     if not is_on():
         return True
     key = (kernel.stem, dtype, tile, device)
     if key not in _verdicts:
+        if not may_wait:
+            return False
         _verdicts[key] = _compare(kernel, dtype, tile, device, run, check)
         if (reason := _verdicts[key]) is not None:
             logging.getLogger("riesz").warning("%s; eager serves in its place", reason)
     return _verdicts[key] is None
 
 
-def distrusted() -> list[str]:
-    """Why kernels are not used, one sentence each."""
-    return [reason for reason in _verdicts.values() if reason is not None]
+def note() -> str | None:
+    """Which kernels are not used, and why; None if all agreed so far."""
+    return "; ".join(reason for reason in _verdicts.values() if reason is not None) or None
 
 
 def sample_geometry(kernel: Kernel, tile: Tile, dtype: torch.dtype) -> Geometry:
