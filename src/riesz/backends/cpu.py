@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from riesz.backends import opaque_operator
@@ -143,7 +142,11 @@ class CpuFastPath:
         return cls(gradients, columns)
 
     def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
-        if metric.native_kind is None or (self._has_lone_column and metric.mixes_columns) or opaque_operator.is_watched():
+        if (
+            metric.native_kind is None
+            or (self._has_lone_column and metric.mixes_columns)
+            or opaque_operator.is_watched()
+        ):
             return False
         if not self._matches(gradients):
             return False

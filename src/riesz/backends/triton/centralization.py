@@ -21,7 +21,8 @@ def passengers(l, first, inner, stride_outer, stride_inner, C: tl.constexpr, VEC
 @triton.jit
 def direct(
     address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
-    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
+    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     pointer = aligned(address, DTYPE, VECTOR)
     stride_row, stride_block = multiple(stride_row, VECTOR), multiple(stride_outer * (outer // blocks), VECTOR)

@@ -3,8 +3,8 @@
 Shape suffixes: S pieces of a column, C columns.
 
 A program owns C neighbouring columns. Its panel is S * L rows of them: lane (s, c) holds rows s * L .. s * L + L - 1 of
-column c. Lanes march alone; pieces are joined by sums over lanes (`tl.sum`) and by `chain`, never by a scan. What is past
-the end of a column or past the last column is masked, and reads as zero.
+column c. Lanes march alone; pieces are joined by sums over lanes (`tl.sum`) and by `chain`, never by a scan. What is
+past the end of a column or past the last column is masked, and reads as zero.
 """
 
 import triton
@@ -43,11 +43,8 @@ def exact(f):
 
 @triton.jit
 def rounded(value, DTYPE: tl.constexpr):
-    """The value as it is stored, to the nearest; in bfloat16 the interpreter would cut it off."""
-    if DTYPE == tl.bfloat16:
-        return value.to(tl.float32).to(DTYPE, fp_downcast_rounding="rtne")
-    else:
-        return value.to(DTYPE)
+    """The value as it is stored."""
+    return value.to(tl.float32).to(DTYPE) if tl.bfloat16 == DTYPE else value.to(DTYPE)
 
 
 @triton.jit
@@ -85,7 +82,9 @@ def total(tiles, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.cons
 
 
 @triton.jit
-def total_of_all(pointer, n, stride_row, offset_C, live_C, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
+def total_of_all(
+    pointer, n, stride_row, offset_C, live_C, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr
+):
     """The sum of every column, panel by panel."""
     sum_C = tl.zeros((C,), ACC)
     for first in range(0, n, S * L):
@@ -100,7 +99,9 @@ def rows_of(first, n, S: tl.constexpr, L: tl.constexpr):
 
 
 @triton.jit
-def entry(f, base_C, l: tl.constexpr, first, n, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, L: tl.constexpr):
+def entry(
+    f, base_C, l: tl.constexpr, first, n, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, L: tl.constexpr
+):
     """f - base in row l of every piece, zero past the end; the base is zero where sums have digits to spare.
 
     Sums of float32 in float64 have: their mean is taken off afterwards. In float64 there are none, so it is taken off
@@ -150,7 +151,7 @@ def chain(value_SC, ratio_S, start_C, S: tl.constexpr, C: tl.constexpr, LEVELS: 
 @triton.jit
 def power(exponent, log_z):
     """z^exponent for exponents >= 0."""
-    return tl.exp(exponent.to(tl.float64) * log_z)
+    return tl.exp(exponent * log_z)
 
 
 @triton.jit

@@ -57,6 +57,7 @@ def single(
 ):
     BODY(
         pointer.to(tl.int64), tl.program_id(0).to(tl.int64), n.to(tl.int64), outer.to(tl.int64), inner.to(tl.int64),
-        stride_outer.to(tl.int64), stride_row.to(tl.int64), stride_inner.to(tl.int64), blocks.to(tl.int64), numbers, scratch,
+        stride_outer.to(tl.int64), stride_row.to(tl.int64), stride_inner.to(tl.int64), blocks.to(tl.int64),
+        numbers, scratch,
         DTYPE, ACC, TILE[0], TILE[1], TILE[2], TILE[3], TILE[4], TILE[5],
     )  # fmt: skip

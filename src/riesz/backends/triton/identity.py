@@ -9,7 +9,8 @@ from riesz.backends.triton.columns import aligned, exact, multiple, rounded
 @triton.jit
 def direct(
     address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
-    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
+    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     pointer = aligned(address, DTYPE, VECTOR)
     entries = multiple(outer * n * inner, VECTOR)

@@ -65,9 +65,13 @@ KERNELS = {
     kernel.stem: kernel
     for kernel in (
         Kernel("identity", dict.fromkeys((2, 4, 8), Registers(4, 4)), entry_tile, entry_programs, True),
-        Kernel("reweighted_l2", {2: Registers(8, 8), 4: Registers(16, 16), 8: Registers(16, 16)}, halves_in_float32=True),
+        Kernel(
+            "reweighted_l2", {2: Registers(8, 8), 4: Registers(16, 16), 8: Registers(16, 16)}, halves_in_float32=True
+        ),
         Kernel("sobolev_tilde", {2: Registers(4, 4), 4: Registers(16, 8), 8: Registers(16, 8)}),
-        Kernel("laplacian_smoothing", {2: Registers(4, 2), 4: Registers(8, 4), 8: Registers(8, 4)}, leaves_ends=True),
+        Kernel(
+            "laplacian_smoothing", {2: Registers(4, 2, 4), 4: Registers(8, 4, 8), 8: Registers(8, 4)}, leaves_ends=True
+        ),
         Kernel("centralization", dict.fromkeys((2, 4, 8), Registers(8, 8)), row_tile, row_programs, True),
     )
 }

@@ -7,8 +7,8 @@ Both are periodic. From rest, a turn of the first ends at E = sum z^(n-1-j) f[j]
 starts from E / (1 - z^n); the same holds for h and the sum of z^j y[j]. The mean walks around the recursions: for large
 sigma they would amplify it beyond all digits.
 
-A column longer than a panel is walked forward for the sums, which leave E at the start of every panel in `scratch`, then
-backward panel by panel.
+A column longer than a panel is walked forward for the sums, which leave E at the start of every panel in `scratch`,
+then backward panel by panel.
 """
 
 import triton
@@ -36,7 +36,9 @@ STRONGEST = tl.constexpr(1e8)
 
 
 @triton.jit
-def ends(f, base_C, first, n, z, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
+def ends(
+    f, base_C, first, n, z, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr
+):
     """E of f - base from rest, for every piece; rows past the end leave it as it is."""
     e_SC = tl.zeros((S, C), ACC)
     for l in tl.static_range(L):
@@ -46,13 +48,19 @@ def ends(f, base_C, first, n, z, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.co
 
 
 @triton.jit
-def ones_of(rows, log_z, lost):
-    """E of as many ones: (1 - z^rows) / (1 - z)."""
-    return one_minus_exp(rows.to(tl.float64) * log_z) / lost
+def ratios(rows_S, z, S: tl.constexpr, L: tl.constexpr):
+    """z^rows, and E of as many ones, for every piece: by the recursion itself, as exponentials cost registers."""
+    ratio_S, ones_S = tl.full((S,), 1.0, tl.float64), tl.zeros((S,), tl.float64)
+    for l in tl.static_range(L):
+        ratio_S = tl.where(rows_S > l, z * ratio_S, ratio_S)
+        ones_S = tl.where(rows_S > l, 1 + z * ones_S, ones_S)
+    return ratio_S, ones_S
 
 
 @triton.jit
-def sums(f, base_C, first, n, z, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
+def sums(
+    f, base_C, first, n, z, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr
+):
     """sum x and sum z^l x[l] of every piece, x = f - base."""
     sum_SC, w_SC = tl.zeros((S, C), ACC), tl.zeros((S, C), ACC)
     for back in tl.static_range(L):
@@ -91,7 +99,8 @@ def backward(
 @triton.jit
 def direct(
     address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
-    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
+    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     pointer = aligned(address, DTYPE, VECTOR)
     columns, stride_row = multiple(outer * inner, VECTOR), multiple(stride_row, VECTOR)
@@ -108,7 +117,7 @@ def direct(
     lost = 1 - z
     turn = 1 / one_minus_exp(length * log_z)
     gain = scale * lost * lost * tl.minimum(1.0, STRONGEST / lam)
-    WIDE: tl.constexpr = DTYPE == tl.float64
+    WIDE: tl.constexpr = tl.float64 == DTYPE
     nothing_C = tl.zeros((C,), ACC)
     base_C = nothing_C
     if ONE:
@@ -118,54 +127,56 @@ def direct(
             base_C = over_C
             over_C = tl.sum(sums(f, base_C, 0, n, z, ACC, WIDE, S, C, L)[0], axis=0) / n
         mean_C = base_C + over_C
-        rows_S = rows_of(0, n, S, L)
-        ratio_S = power(rows_S, log_z)
-        e_SC = ends(f, base_C, 0, n, z, ACC, WIDE, S, C, L) - ones_of(rows_S, log_z, lost)[:, None] * over_C[None, :]
+        ratio_S, ones_S = ratios(rows_of(0, n, S, L), z, S, L)
+        e_SC = ends(f, base_C, 0, n, z, ACC, WIDE, S, C, L) - ones_S[:, None] * over_C[None, :]
         _, ending_C = chain(e_SC, ratio_S, nothing_C, S, C, LEVELS, False)
         y_SC, _ = chain(e_SC, ratio_S, ending_C * turn, S, C, LEVELS, False)
         y, w_SC = forward(f, mean_C, 0, n, z, y_SC, ACC, S, C, L)
         _, beginning_C = chain(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
         h_SC, _ = chain(w_SC, ratio_S, beginning_C * turn, S, C, LEVELS, True)
         backward(
-            pointer, f, y, 0, n, stride_row, offset_C, live_C, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L
+            pointer, f, y, 0, n, stride_row, offset_C, live_C, h_SC, mean_C,
+            z, gain, scale, blend, ACC, S, C, L,
         )  # fmt: skip
     else:
         if WIDE:
             base_C = total_of_all(pointer, n, stride_row, offset_C, live_C, ACC, S, C, L) / n
         sum_C, ending_C, beginning_C = nothing_C, nothing_C, nothing_C
+        weight_S1 = power(tl.arange(0, S) * L, log_z)[:, None]
         for first in range(0, n, S * L):
             tl.store(scratch + (first // (S * L)) * columns + column_C, ending_C, mask=live_C)
             f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
-            ratio_S = power(rows_of(first, n, S, L), log_z)
+            ratio_S, _ = ratios(rows_of(first, n, S, L), z, S, L)
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             _, ending_C = chain(e_SC, ratio_S, ending_C, S, C, LEVELS, False)
             sum_SC, w_SC = sums(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             sum_C += tl.sum(sum_SC, axis=0)
-            beginning_C += tl.sum(power(first + tl.arange(0, S) * L, log_z)[:, None] * w_SC, axis=0)
+            beginning_C += power(first, log_z) * tl.sum(weight_S1 * w_SC, axis=0)
         # The share of the mean that is left in x = f - base is taken off the sums. From rest, the sum of z^j y over a
         # turn is (W - z^(n+1) E) / (1 - z^2); a start y adds y z (1 - z^2n) / (1 - z^2) to it.
         z_n = tl.exp(length * log_z)
         lost2 = lost * (1 + z)
         over_C = sum_C / n
-        ones = ones_of(n, log_z, lost)
+        ones = 1 / (turn * lost)
         ending_C -= over_C * ones
         beginning_C -= over_C * ones
         start_C = ending_C * turn
         h_C = ((beginning_C - z * z_n * ending_C) / lost2 + start_C * (z * (1 + z_n) / (turn * lost2))) * turn
         mean_C = base_C + over_C
         panels = (n + S * L - 1) // (S * L)
-        for back in range(0, panels):
+        for back in range(panels):
             first = (panels - 1 - back) * (S * L)
             f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
-            rows_S = rows_of(first, n, S, L)
-            ratio_S = power(rows_S, log_z)
+            ratio_S, ones_S = ratios(rows_of(first, n, S, L), z, S, L)
+            begun = power(first, log_z)
             before_C = tl.load(scratch + (first // (S * L)) * columns + column_C, mask=live_C, other=0.0)
-            before_C += power(first, log_z) * start_C - ones_of(first, log_z, lost) * over_C
+            before_C += begun * start_C - ((1 - begun) / lost) * over_C
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
-            e_SC -= ones_of(rows_S, log_z, lost)[:, None] * over_C[None, :]
+            e_SC -= ones_S[:, None] * over_C[None, :]
             y_SC, _ = chain(e_SC, ratio_S, before_C, S, C, LEVELS, False)
             y, w_SC = forward(f, mean_C, first, n, z, y_SC, ACC, S, C, L)
             h_SC, h_C = chain(w_SC, ratio_S, h_C, S, C, LEVELS, True)
             backward(
-                pointer, f, y, first, n, stride_row, offset_C, live_C, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L
+                pointer, f, y, first, n, stride_row, offset_C, live_C, h_SC, mean_C,
+                z, gain, scale, blend, ACC, S, C, L,
             )  # fmt: skip

@@ -4,8 +4,8 @@ With fd = f - mean(f), j the row and k = 1 / (lam n^2):
   start value  g = mean_factor mean(f) + k / (2 n) sum j (j - n) fd
   start slope  s = -k / n sum j fd
   march        emit g;  s -= k fd[j];  g += s
-So the march may begin at any row i: s_i = s - k sum_{j<i} fd, and g_i = g + i s - k sum_{j<i} (i - j) fd. Every piece of
-a column does, from the sums over the pieces before it.
+So the march may begin at any row i: s_i = s - k sum_{j<i} fd, and g_i = g + i s - k sum_{j<i} (i - j) fd. Every piece
+of a column does, from the sums over the pieces before it.
 """
 
 import triton
@@ -26,7 +26,9 @@ from riesz.backends.triton.columns import (
 
 
 @triton.jit
-def moments(f, base_C, first, n, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
+def moments(
+    f, base_C, first, n, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr
+):
     """sum x, sum l x, sum l^2 x of every piece, x = f - base and l the row within the piece."""
     s0_SC, s1_SC, s2_SC = tl.zeros((S, C), ACC), tl.zeros((S, C), ACC), tl.zeros((S, C), ACC)
     for l in tl.static_range(L):
@@ -77,7 +79,8 @@ def march(
 @triton.jit
 def direct(
     address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
-    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
+    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     pointer = aligned(address, DTYPE, VECTOR)
     columns, stride_row = multiple(outer * inner, VECTOR), multiple(stride_row, VECTOR)
@@ -88,7 +91,7 @@ def direct(
     length = n.to(tl.float64)
     step = 1 / (lam * length * length)
     k = step.to(ACC)
-    WIDE: tl.constexpr = DTYPE == tl.float64
+    WIDE: tl.constexpr = tl.float64 == DTYPE
     base_C = tl.zeros((C,), ACC)
     if ONE:
         f = load_panel(pointer, 0, n, stride_row, offset_C, live_C, S, L)
@@ -113,12 +116,14 @@ def direct(
     value_C = (1 + riemann * step / 12).to(ACC) * mean_C + (step / (2 * length)).to(ACC) * jj_C
     if ONE:
         march(
-            pointer, f, s0_SC, s1_SC, over_C, 0, n, stride_row, offset_C, live_C, mean_C, slope_C, value_C, k, scale, blend, ACC, S, C, L, LEVELS
+            pointer, f, s0_SC, s1_SC, over_C, 0, n, stride_row, offset_C, live_C, mean_C, slope_C, value_C,
+            k, scale, blend, ACC, S, C, L, LEVELS,
         )  # fmt: skip
     else:
         for first in range(0, n, S * L):
             f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
             s0_SC, s1_SC, _ = moments(f, base_C, first, n, ACC, WIDE, S, C, L)
             slope_C, value_C = march(
-                pointer, f, s0_SC, s1_SC, over_C, first, n, stride_row, offset_C, live_C, mean_C, slope_C, value_C, k, scale, blend, ACC, S, C, L, LEVELS
+                pointer, f, s0_SC, s1_SC, over_C, first, n, stride_row, offset_C, live_C, mean_C, slope_C, value_C,
+                k, scale, blend, ACC, S, C, L, LEVELS,
             )  # fmt: skip

@@ -59,7 +59,9 @@ class Table:
         """The table of gradients given by geometry and address."""
         tiles = [kernel.tile_of(geometry, dtype, address % 16 == 0) for geometry, address in gradients]
         distinct = tuple(dict.fromkeys(tiles))
-        rows, owners, scratch = [], [], 0
+        rows: list[tuple[int, ...]] = []
+        owners: list[int] = []
+        scratch = 0
         for index, ((geometry, _), tile) in enumerate(zip(gradients, tiles, strict=True)):
             strides = (geometry.stride_outer, geometry.stride_row, geometry.stride_inner)
             sizes = (geometry.n, geometry.outer, geometry.inner)

@@ -1,7 +1,8 @@
 """How a gradient falls into tiles: by formula, never by trying. An in-place kernel that is tuned runs several times.
 
-A thread holds 16 bytes of a row, a program 128 threads. They cover `pieces` x `columns` lanes, and each lane walks `rows`
-rows of its piece in registers. Columns that fit into one panel of pieces * rows rows are read once and written once.
+A program has 128 threads. A thread holds 16 bytes of a row where neighbours lie side by side, and two entries where
+they do not: each needs an address of its own. Together they cover `pieces` x `columns` lanes, and each lane walks
+`rows` rows of its piece in registers. Columns that fit into one panel of pieces * rows rows are read once and written once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import astuple, dataclass
 
 THREADS = 128
 BYTES_PER_THREAD = 16
+STRIDED_PER_THREAD = 2
 MOST_PIECES = 16
 
 
@@ -70,10 +72,17 @@ class Tile:
 
 @dataclass(frozen=True)
 class Registers:
-    """Rows a lane of a kernel can hold in 16 bytes a row without spilling: of a whole column, and of a panel of one."""
+    """What a thread of a kernel holds without spilling, as the compiled kernels show.
+
+    Attributes:
+        whole: rows, where a column fits into one panel.
+        panel: rows, where it does not.
+        panel_bytes: bytes of a row, where it does not.
+    """
 
     whole: int
     panel: int
+    panel_bytes: int = BYTES_PER_THREAD
 
 
 def as_argument(tile: Tile) -> tuple[int, ...]:
@@ -82,33 +91,30 @@ def as_argument(tile: Tile) -> tuple[int, ...]:
 
 def column_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
     """The tile of a kernel that walks along columns."""
-    lanes = THREADS * BYTES_PER_THREAD // itemsize
     pieces = 1
     while pieces < MOST_PIECES and pieces * registers.whole < geometry.n:
         pieces *= 4
     one = pieces * registers.whole >= geometry.n
-    vector = BYTES_PER_THREAD // itemsize
-    if not (is_aligned and geometry.outer == 1 and _is_vector(geometry, geometry.inner, vector)):
+    vector = (BYTES_PER_THREAD if one else registers.panel_bytes) // itemsize
+    if not (is_aligned and geometry.outer == 1 and _is_vector(geometry, vector)):
         vector = 1
     rows = registers.whole if one else registers.panel
-    return Tile(pieces, lanes // pieces, rows, pieces.bit_length() - 1, vector, one)
+    return Tile(pieces, _lanes(vector) // pieces, rows, pieces.bit_length() - 1, vector, one)
 
 
 def row_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
     """The tile of a kernel that sums over passengers, row by row."""
-    lanes = THREADS * BYTES_PER_THREAD // itemsize
-    outers = geometry.outer // geometry.blocks
-    count, columns = outers * geometry.inner, 32
-    while columns < lanes and columns * registers.whole < count:
-        columns *= 4
-    columns = min(columns, lanes)
-    one = columns * registers.whole >= count
     vector = BYTES_PER_THREAD // itemsize
-    flat = outers == 1 and _is_vector(geometry, geometry.inner, vector)
+    outers = geometry.outer // geometry.blocks
+    flat = outers == 1 and _is_vector(geometry, vector)
     if not (is_aligned and flat and (geometry.blocks == 1 or geometry.stride_outer % vector == 0)):
         vector = 1
-    rows = registers.whole if one else registers.panel
-    return Tile(lanes // columns, columns, rows, 0, vector, one)
+    lanes, count = _lanes(vector), outers * geometry.inner
+    columns = lanes // 16
+    while columns < lanes and columns * registers.whole < count:
+        columns *= 4
+    one = columns * registers.whole >= count
+    return Tile(lanes // columns, columns, registers.whole if one else registers.panel, 0, vector, one)
 
 
 def entry_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
@@ -116,12 +122,17 @@ def entry_tile(geometry: Geometry, itemsize: int, registers: Registers, is_align
     vector = BYTES_PER_THREAD // itemsize
     if not (is_aligned and geometry.is_dense and geometry.entries % vector == 0):
         vector = 1
-    return Tile(1, THREADS * BYTES_PER_THREAD // itemsize, registers.whole, 0, vector, True)
+    return Tile(1, _lanes(vector), registers.whole, 0, vector, True)
 
 
-def _is_vector(geometry: Geometry, width: int, vector: int) -> bool:
-    side_by_side = geometry.stride_inner == 1 or geometry.inner == 1
-    return side_by_side and width % vector == 0 and (geometry.n == 1 or geometry.stride_row % vector == 0)
+def _lanes(vector: int) -> int:
+    return THREADS * (vector if vector > 1 else STRIDED_PER_THREAD)
+
+
+def _is_vector(geometry: Geometry, vector: int) -> bool:
+    """Whether every row starts at a multiple of a vector and is a whole number of them."""
+    side_by_side = geometry.stride_inner == 1
+    return side_by_side and geometry.inner % vector == 0 and (geometry.n == 1 or geometry.stride_row % vector == 0)
 
 
 def column_programs(geometry: Geometry, tile: Tile) -> int:
