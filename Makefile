@@ -51,6 +51,11 @@ bench: $(BENCH)
 	$(TIMED) benchmarks.scaling
 	$(TIMED) benchmarks.report
 
+# The same on a GPU: correctness, times, launches, the hook's share; writes benchmarks/results/gpu-<device>.csv.
+.PHONY: bench-gpu
+bench-gpu: $(INSTALLED)
+	$(BIN)/python -m benchmarks.gpu
+
 $(BENCH): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	touch $@

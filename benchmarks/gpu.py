@@ -245,9 +245,10 @@ def main() -> None:
         print("\n## Expected times: model, not measured\n\n" + times_table())
         print("\n## Host, measured here\n\n" + host_table())
     if options.compile is None and not options.model:
+        from benchmarks.harness import RESULTS
         from riesz_lab.commands.doctor_gpu import examine_gpu
 
-        raise SystemExit(examine_gpu())
+        raise SystemExit(examine_gpu(RESULTS))
 
 
 if __name__ == "__main__":

@@ -47,10 +47,7 @@ class TracedStep:
         parameters = [parameter for group in groups for parameter in group["params"]]
         if len(parameters) != len(self._seen) or overrides_of(groups) != self._overrides:
             return False
-        for parameter, seen in zip(parameters, self._seen, strict=True):
-            if parameter is not seen:
-                return False
-        return True
+        return all(parameter is seen for parameter, seen in zip(parameters, self._seen, strict=True))
 
     def direct_(self, backend: str) -> None:
         for metric, targets in self._groups:

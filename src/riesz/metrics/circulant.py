@@ -55,9 +55,19 @@ def _matmul_is_rounded(like: Tensor) -> bool:
     """Whether torch is set to round float32 matrix products to TF32 or bfloat16."""
     if like.dtype != torch.float32:
         return False
+    return _matmul_precision(like.device.type) not in ("none", "ieee")
+
+
+def _matmul_precision(device: str) -> str:
     # Not torch.get_float32_matmul_precision: it raises once the newer per-backend settings were used.
-    settings = torch.backends.mkldnn if like.device.type == "cpu" else torch.backends.cuda
-    return settings.matmul.fp32_precision not in ("none", "ieee")
+    settings = torch.backends.mkldnn if device == "cpu" else torch.backends.cuda
+    precision: str = settings.matmul.fp32_precision
+    return precision
+
+
+# What torch.compiler.assume_constant_result does, without importing the compiler: a compiled graph keeps the setting it
+# was traced under, as it does for every matrix product in it.
+_matmul_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:

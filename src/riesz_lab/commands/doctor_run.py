@@ -12,6 +12,7 @@ import torch
 import riesz
 from riesz_lab import data
 from riesz_lab.cli import NEEDED
+from riesz_lab.commands.doctor_gpu import examine_gpu
 from riesz_lab.config import Config
 from riesz_lab.data.scenes import catalog as scene_catalog
 from riesz_lab.data.scenes.catalog import SCENES
@@ -25,12 +26,15 @@ OPTIONAL = {"tensorboard": "riesz[tensorboard]", "ray": "riesz[ray]", "pyarrow":
 TOLERANCE = 1e-4
 
 
-def examine(data_dir: Path | None = None) -> int:
+def examine(data_dir: Path | None = None, gpu: bool = False) -> int:
     """Run every check and print it as it is done.
 
     Args:
         data_dir: folder of the datasets; RIESZ_DATA, or the user's cache, if not given.
+        gpu: check and time the kernels on this machine's GPU instead, and write the figures as CSV into this folder.
     """
+    if gpu:
+        return examine_gpu()
     wrong = 0
     for title, checks in (
         ("Packages", _packages()),

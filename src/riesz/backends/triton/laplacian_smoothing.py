@@ -30,8 +30,8 @@ from riesz.backends.triton.columns import (
     total_of_all,
 )
 
-# Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) are the same to 3e-10 of themselves, so the result for
-# lam is that for the limit, divided; z would soon round to 1.
+# Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) are the same to 3e-10 of themselves, so the result
+# for lam is that for the limit, divided; z would soon round to 1.
 STRONGEST = tl.constexpr(1e8)
 
 

@@ -2,7 +2,7 @@
 
 A program has 128 threads. A thread holds 16 bytes of a row where neighbours lie side by side, and two entries where
 they do not: each needs an address of its own. Together they cover `pieces` x `columns` lanes, and each lane walks
-`rows` rows of its piece in registers. Columns that fit into one panel of pieces * rows rows are read once and written once.
+`rows` rows of its piece in registers. Columns that fit into one panel of pieces * rows rows are read and written once.
 """
 
 from __future__ import annotations

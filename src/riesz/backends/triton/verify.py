@@ -1,7 +1,8 @@
 """Each kernel is compared with eager before its first use on a device, and not used there if they differ.
 
 What is remembered is the kernel, dtype, tile and device; Triton and torch cannot change within a process. The sample
-has the tile's layout and a few columns, with a margin around it that must stay as it is. `RIESZ_VERIFY=0` switches it off.
+has the tile's layout and a few columns, with a margin around it that must stay as it is. `RIESZ_VERIFY=0` turns it
+off.
 """
 
 from __future__ import annotations
