@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from benchmarks.gpu_compile import TARGETS, Variant, compile_variant, variants  # noqa: E402
 
+from riesz.backends.triton.verify import sample_geometry  # noqa: E402
+
 VECTOR_BYTES = {"laplacian_smoothing": {2: 4, 4: 8}}
 """Where a panel of a long column does not take 16 bytes a thread, which would spill: by size of an entry."""
 
@@ -60,3 +62,9 @@ def test_the_usual_variants_compile_without_spilling(stem, target):
 @pytest.mark.parametrize("variant", ALL, ids=str)
 def test_every_variant_compiles_without_spilling(variant, target):
     check(variant, target)
+
+
+@pytest.mark.parametrize("variant", ALL, ids=str)
+def test_the_sample_of_the_first_use_has_the_tile_of_the_variant(variant):
+    kernel, tile, dtype = variant.kernel, variant.tile, variant.dtype
+    assert kernel.tile_of(sample_geometry(kernel, tile, dtype), dtype, is_aligned=True) == tile

@@ -68,9 +68,9 @@ KERNELS = {
         Kernel(
             "reweighted_l2", {2: Registers(8, 8), 4: Registers(16, 16), 8: Registers(16, 16)}, halves_in_float32=True
         ),
-        Kernel("sobolev_tilde", {2: Registers(4, 4), 4: Registers(16, 8), 8: Registers(16, 8)}),
+        Kernel("sobolev_tilde", {2: Registers(4, 4), 4: Registers(14, 8), 8: Registers(14, 8)}),
         Kernel(
-            "laplacian_smoothing", {2: Registers(4, 2, 4), 4: Registers(8, 4, 8), 8: Registers(8, 4)}, leaves_ends=True
+            "laplacian_smoothing", {2: Registers(4, 2, 4), 4: Registers(8, 3, 8), 8: Registers(8, 3)}, leaves_ends=True
         ),
         Kernel("centralization", dict.fromkeys((2, 4, 8), Registers(8, 8)), row_tile, row_programs, True),
     )

@@ -129,11 +129,13 @@ def direct(
         mean_C = base_C + over_C
         ratio_S, ones_S = ratios(rows_of(0, n, S, L), z, S, L)
         e_SC = ends(f, base_C, 0, n, z, ACC, WIDE, S, C, L) - ones_S[:, None] * over_C[None, :]
-        _, ending_C = chain(e_SC, ratio_S, nothing_C, S, C, LEVELS, False)
-        y_SC, _ = chain(e_SC, ratio_S, ending_C * turn, S, C, LEVELS, False)
+        # From rest first; what the start adds decays with the rows before a piece, or after it.
+        y_SC, ending_C = chain(e_SC, ratio_S, nothing_C, S, C, LEVELS, False)
+        y_SC += power(tl.arange(0, S) * L, log_z)[:, None] * (ending_C * turn)[None, :]
         y, w_SC = forward(f, mean_C, 0, n, z, y_SC, ACC, S, C, L)
-        _, beginning_C = chain(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
-        h_SC, _ = chain(w_SC, ratio_S, beginning_C * turn, S, C, LEVELS, True)
+        h_SC, beginning_C = chain(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
+        rows_after_S = tl.maximum(n - (tl.arange(0, S) + 1) * L, 0)
+        h_SC += power(rows_after_S, log_z)[:, None] * (beginning_C * turn)[None, :]
         backward(
             pointer, f, y, 0, n, stride_row, offset_C, live_C, h_SC, mean_C,
             z, gain, scale, blend, ACC, S, C, L,

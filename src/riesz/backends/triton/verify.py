@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from riesz.backends.triton.kernels import Kernel
-from riesz.backends.triton.tiles import Geometry, Tile
+from riesz.backends.triton.tiles import MOST_PIECES, Geometry, Tile
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 """Largest difference to eager allowed, relative to the largest entry: a few roundings of either."""
@@ -78,7 +78,8 @@ def sample_geometry(kernel: Kernel, tile: Tile, dtype: torch.dtype) -> Geometry:
             return Geometry(3, 1, count, 0, count, 1)
         return Geometry(3, 2, count // 2, 3 * count, count, 2)
     # Not a whole number of pieces: the end of a column is where mistakes are made.
-    n = max(tile.panel - tile.rows // 2, 1) if tile.one else 2 * tile.panel + tile.rows + 1
+    longest_whole = MOST_PIECES * kernel.registers[dtype.itemsize].whole
+    n = max(tile.panel - tile.rows // 2, 1) if tile.one else max(2 * tile.panel, longest_whole) + tile.rows + 1
     if tile.vector > 1:
         return Geometry(n, 1, 2 * tile.vector, 0, 2 * tile.vector, 1)
     return Geometry(n, 2, 3, 6 * n, 6, 2)
