@@ -73,6 +73,11 @@ bench: $(BENCH)
 	$(TIMED) benchmarks.throughput
 	$(TIMED) benchmarks.report
 
+# The same on a GPU: correctness, times, launches, the hook's share; writes benchmarks/results/gpu-<device>.csv.
+.PHONY: bench-gpu
+bench-gpu: $(INSTALLED)
+	$(BIN)/python -m benchmarks.gpu
+
 $(BENCH): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	touch $@

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from riesz.backends import cpu
+from riesz.backends import cpu, opaque_operator
 from riesz.backends.native import BAD_ARGUMENT, DTYPES, NO_MEMORY, CMetric, CShard, Native, load, threads
 from riesz.backends.registry import choose
 from riesz.metrics import Operator
@@ -84,7 +84,7 @@ class ShardKernels:
     @staticmethod
     def available() -> bool:
         """Whether the kernels may run now: a dispatch mode must see torch's own operators instead."""
-        return isinstance(load(), Native) and not cpu.is_watched()
+        return isinstance(load(), Native) and not opaque_operator.is_watched()
 
     def sums(self, addresses: Sequence[int], sums: Tensor) -> None:
         """Store the sums of every run, whose first entries are at these addresses."""

@@ -44,7 +44,7 @@ class CheckpointedStep(DirectedStep):
         for group, settings in zip(optimizer.param_groups, self._settings_before_load, strict=False):
             for key, value in settings.items():
                 group.setdefault(key, value)
-        self._plan, self._fast_path, self._prepared = self._make_plan(), FastPathCache(), None
+        self._use_plan(self._make_plan())
         if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
             self._set_metric(parse_metric(optimizer.param_groups[0][SCHEDULED_KEY]))
 

@@ -50,6 +50,13 @@ class Plan:
     seen: tuple[tuple[Tensor, torch.Size | None], ...]
     overrides: tuple[tuple[object, object], ...]
 
+    def by_metric(self) -> list[tuple[Operator, list[Target]]]:
+        """The targets of each metric object."""
+        groups: dict[int, tuple[Operator, list[Target]]] = {}
+        for target in self.targets:
+            groups.setdefault(id(target.metric), (target.metric, []))[1].append(target)
+        return list(groups.values())
+
     @cached_property
     def _objects(self) -> list[Tensor]:
         return [parameter for parameter, _ in self.seen]
@@ -60,7 +67,7 @@ class Plan:
         return (
             len(parameters) == len(self.seen)
             and all(map(is_, parameters, self._objects))
-            and self.overrides == _overrides(groups)
+            and self.overrides == overrides_of(groups)
         )
 
     def is_valid(self, groups: Groups) -> bool:
@@ -79,7 +86,7 @@ def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operat
                 targets.append(Target(record.name, parameter, record.where, applied))
     if not targets:
         raise _nothing_matched(all_records)
-    return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), _overrides(groups))
+    return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), overrides_of(groups))
 
 
 def make_records(groups: Groups, scope: Scope, metric: Operator) -> list[Record]:
@@ -130,7 +137,7 @@ def _parameters(groups: Groups) -> list[Tensor]:
     return [parameter for group in groups for parameter in group["params"]]
 
 
-def _overrides(groups: Groups) -> tuple[tuple[object, object], ...]:
+def overrides_of(groups: Groups) -> tuple[tuple[object, object], ...]:
     return tuple((group.get(METRIC_KEY), group.get(DIRECTION_KEY)) for group in groups)
 
 

@@ -23,6 +23,7 @@ from riesz.backends import FastPathCache, direct_
 from riesz.hook import diagnostics, schedule
 from riesz.hook.plan import Plan, Target, make_plan
 from riesz.hook.torch_hooks import is_nested
+from riesz.hook.traced import TracedStep
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
@@ -47,9 +48,7 @@ class DirectedStep:
         self._tensor_metric = metric.as_tensors()
         self._schedule: schedule.Schedule | None = None
         self._trace: diagnostics.Trace | None = None
-        self._plan = self._make_plan()
-        self._fast_path = FastPathCache()
-        self._prepared: PreparedStep | None = None
+        self._use_plan(self._make_plan())
         self._closure_pending = False
 
     # -- the hooks -------------------------------------------------------------------------------------------------
@@ -59,6 +58,10 @@ class DirectedStep:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         from riesz import untraced
 
+        if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
+            self._trace = None
+            self._traced.direct_(self._backend)
+            return None
         if optimizer is not self.optimizer:
             raise RuntimeError(
                 f"this {type(optimizer).__name__} is a shallow copy (copy.copy) of the one riesz is attached to: copy "
@@ -83,6 +86,8 @@ class DirectedStep:
         return args, {**kwargs, "closure": closure_then_direct}
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
+            return
         if self._closure_pending and not is_nested(optimizer):
             self._closure_pending = False
             raise RuntimeError(
@@ -123,11 +128,16 @@ class DirectedStep:
                 getattr(self._tensor_metric, name).fill_(getattr(metric, name))
         else:
             tensor_metric = metric.as_tensors()
-            self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric)
-            self._fast_path, self._prepared = FastPathCache(), None
+            self._use_plan(make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric))
             self._tensor_metric = tensor_metric
         self._metric = metric
         self._trace = None
+
+    def _use_plan(self, plan: Plan) -> None:
+        self._plan = plan
+        self._traced = TracedStep(self.optimizer, plan)
+        self._fast_path = FastPathCache()
+        self._prepared: PreparedStep | None = None
 
     def _make_plan(self) -> Plan:
         return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric)
@@ -135,8 +145,8 @@ class DirectedStep:
     def _present(self) -> list[tuple[Target, Tensor]]:
         """The targets that have a gradient now; the plan is made again if the optimizer's groups changed."""
         if not self._plan.is_valid(self.optimizer.param_groups):
-            old, self._plan = self._plan, self._make_plan()
-            self._fast_path, self._prepared = FastPathCache(), None
+            old = self._plan
+            self._use_plan(self._make_plan())
             same_settings = self._plan.overrides == old.overrides and len(self._plan.seen) >= len(old.seen)
             if same_settings and len(self._plan.targets) < len(old.targets):
                 raise ValueError(

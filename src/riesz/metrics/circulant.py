@@ -55,12 +55,21 @@ def _matmul_is_rounded(like: Tensor) -> bool:
     """Whether torch is set to round float32 matrix products to TF32 or bfloat16."""
     if like.dtype != torch.float32:
         return False
+    return _matmul_precision(like.device.type) not in ("none", "ieee")
+
+
+def _matmul_precision(device: str) -> str:
     # Not torch.get_float32_matmul_precision: it raises once the newer per-backend settings were used.
-    settings = torch.backends.mkldnn if like.device.type == "cpu" else torch.backends.cuda
-    precision = getattr(getattr(settings, "matmul", None), "fp32_precision", None)
+    settings = torch.backends.mkldnn if device == "cpu" else torch.backends.cuda
+    precision: str | None = getattr(getattr(settings, "matmul", None), "fp32_precision", None)
     if precision is None:  # before torch 2.9 there is one setting for all backends
-        return torch.get_float32_matmul_precision() != "highest"
-    return precision not in ("none", "ieee")
+        return "ieee" if torch.get_float32_matmul_precision() == "highest" else "rounded"
+    return precision
+
+
+# What torch.compiler.assume_constant_result does, without importing the compiler: a compiled graph keeps the setting it
+# was traced under, as it does for every matrix product in it.
+_matmul_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:

@@ -144,6 +144,12 @@ def test_doctor_says_what_works(riesz):
     assert "cpu: a short trial trains, saves and is scored: 3 steps" in out
 
 
+def test_doctor_gpu_measures_nothing_without_a_gpu(riesz):
+    status, out, _ = riesz("doctor", "--gpu")
+    assert status == 1
+    assert "expected a CUDA or HIP device, got none; nothing was measured" in out
+
+
 def test_without_the_extra_the_command_says_how_to_install_it(riesz, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(cli, "find_spec", lambda name: None if name in ("tyro", "pooch") else found(name))
