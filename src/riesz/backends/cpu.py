@@ -128,8 +128,7 @@ class CpuFastPath:
         self._jobs = _c_jobs(gradients, opaque_operator.geometry(columns))
         self._matches = TensorGuard(gradients).matches
         self._has_lone_column = any(map(_is_lone, columns))
-        self._metric: Operator | None = None
-        self._c_metric = CMetric()
+        self._c_metric: tuple[Operator, CMetric] | None = None
 
     @classmethod
     def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> CpuFastPath | None:
@@ -152,12 +151,13 @@ class CpuFastPath:
             return False
         tensors: list[Any] = list(gradients)
         pointers = list(map(_data_ptr, tensors))
-        if metric is not self._metric:
-            # Numbers that are tensors change in place: those are read every time.
-            fixed = all(isinstance(number, float) for number in metric.native_numbers())
-            self._metric = metric if fixed else None
-            self._c_metric = _c_metric(metric)
-        if 0 in pointers or not _call(pointers, self._jobs, self._c_metric):
+        cached = self._c_metric
+        if cached is None or cached[0] is not metric:
+            cached = (metric, _c_metric(metric))
+            # Numbers that are tensors change in place: those are read every time. One assignment of a pair, since
+            # threads that share this path must never take one metric's numbers for another's.
+            self._c_metric = cached if all(isinstance(number, float) for number in metric.native_numbers()) else None
+        if 0 in pointers or not _call(pointers, self._jobs, cached[1]):
             return False
         opaque_operator.count_writes(tensors)
         return True

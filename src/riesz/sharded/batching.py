@@ -296,6 +296,7 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
     return [
         (
             type(batch.metric).__name__,
+            _fixed_settings(batch.metric),
             batch.rows.n,
             batch.rows.groups,
             str(batch.dtype),
@@ -305,12 +306,24 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
     ]
 
 
+def _fixed_settings(metric: Operator) -> list[object]:
+    names = [field.name for field in metric.settings() if field.name not in metric.tunable_fields]
+    return [getattr(metric, name) for name in names]
+
+
 def tunable_numbers(metrics: Iterable[Operator]) -> list[float]:
     return [float(getattr(metric, name)) for metric in metrics for name in metric.tunable_fields]
+
+
+def _describe_metric(metric: Operator) -> str:
+    # The hook's metrics hold tensors, which print as such.
+    settings = {field.name: getattr(metric, field.name) for field in metric.settings()}
+    values = {name: float(value) if name in metric.tunable_fields else value for name, value in settings.items()}
+    return f"{metric.kind_name()}({', '.join(f'{name}={value}' for name, value in values.items())})"
 
 
 def describe(batches: Sequence[ColumnBatch]) -> str:
     """The metrics, and what has no gradient, for an error."""
     absent = {member.name for batch in batches for member in batch.members if not member.present}
-    metrics = sorted({str(batch.metric) for batch in batches})
+    metrics = sorted({_describe_metric(batch.metric) for batch in batches})
     return f"{', '.join(metrics)}; without a gradient: {', '.join(sorted(absent)) or 'none'}"

@@ -180,7 +180,7 @@ class TransposingExchange(Exchange):
     def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str, permuted: bool):
         self._group, self._batches, self._backend, self._permuted = group, batches, backend, permuted
         self._shares = [-(-batch.columns // group.size) for batch in batches]
-        self._layout = describe_layout(batches)
+        self._layout = (permuted, describe_layout(batches))
         own, by_rank = self._sizes(group.rank), [self._sizes(rank) for rank in range(group.size)]
         sent, received = [sum(own)] * group.size, [sum(sizes) for sizes in by_rank]
         device = batches[0].device

@@ -218,6 +218,16 @@ def ranks_that_diverge_all_raise_at_that_step_and_go_on_when_they_agree(world: i
     return {"raised on this rank": raised, "expected": 18}
 
 
+def ranks_must_agree_on_settings_that_are_no_numbers(world: int) -> None:
+    mesh, first = meshes(world)[0], dist.get_rank() == 0
+    weight = nn.Parameter(distribute_tensor(torch.ones(8, 3, 1), mesh, [Shard(0)]))
+    weight.grad = torch.zeros_like(weight)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    riesz.attach(optimizer, metric=riesz.SobolevTilde(riemann=first))
+    with pytest.raises(DisagreementError, match=f"sobolev-tilde.lam=1.0, riemann={first}"):
+        optimizer.step()
+
+
 def norms_are_kept_where_squares_overflow_or_vanish(world: int) -> float:
     mesh, largest = meshes(world)[0], 0.0
     generator = torch.Generator().manual_seed(0)
@@ -389,6 +399,7 @@ CHECKS = [
     a_scaler_skips_the_step_on_all_ranks_or_on_none,
     a_gradient_missing_on_one_rank_raises_on_all,
     ranks_that_diverge_all_raise_at_that_step_and_go_on_when_they_agree,
+    ranks_must_agree_on_settings_that_are_no_numbers,
     norms_are_kept_where_squares_overflow_or_vanish,
     a_step_is_prepared_once_and_again_where_it_no_longer_holds,
     several_meshes_and_plain_tensors_in_one_optimizer,
