@@ -60,7 +60,7 @@ def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
     if not native:
         return
     views, geometry = [view.view for view in native], _geometry(native)
-    if _is_watched() or any(map(_is_fake, views)):
+    if is_watched() or any(map(_is_fake, views)):
         torch.ops.riesz.direct_(views, geometry, metric.native_kind, metric.native_riemann, _stacked(metric))
     else:
         _run(views, _c_jobs(views, geometry), _c_metric(metric))
@@ -87,7 +87,7 @@ def _is_fake(gradient: Tensor) -> bool:
     return fakes is not None and type(gradient) is fakes.FakeTensor
 
 
-def _is_watched() -> bool:
+def is_watched() -> bool:
     """Whether a compiler or a dispatch mode must see what is done."""
     return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
 
@@ -181,7 +181,7 @@ class CpuFastPath:
         return cls(gradients, columns)
 
     def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
-        if metric.native_kind is None or (self._has_lone_column and metric.mixes_columns) or _is_watched():
+        if metric.native_kind is None or (self._has_lone_column and metric.mixes_columns) or is_watched():
             return False
         if not self._matches(gradients):
             return False

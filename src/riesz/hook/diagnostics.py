@@ -49,9 +49,9 @@ class Trace:
         return (id(gradient), _write_count(gradient)) in zip(self.identities, self.versions, strict=True)
 
     @classmethod
-    def of_local(cls, targets: Sequence[Target], directed: Sequence[Tensor]) -> Trace:
-        """The trace of tensors that are not DTensors, at the price of two lists."""
-        return cls(targets, list(map(id, directed)), list(map(_version, directed)), None)
+    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> Trace:
+        """The trace of gradients whose memory is known, at the price of two lists."""
+        return cls(targets, list(map(id, directed)), list(map(_version, written)), None)
 
     @classmethod
     def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> Trace:
