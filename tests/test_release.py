@@ -31,6 +31,11 @@ def test_the_version_is_one_everywhere():
     assert f"## [{riesz.__version__}] - " in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_the_page_of_versions_states_the_floor_of_torch():
+    [floor] = re.findall(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert f"| torch | {floor} or newer |" in (ROOT / "docs/versions.md").read_text()
+
+
 def test_workflows_use_targets_that_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))

@@ -32,7 +32,7 @@ def attach(
     the step, and clipping acts on the ordinary gradient.
 
     Args:
-        optimizer: any `torch.optim.Optimizer`; it gains step hooks and nothing else changes.
+        optimizer: any `torch.optim.Optimizer`; it gains four hooks and an instance `__getstate__`.
         model: the model it trains. With it, each weight's axis follows from its layer (transposed, grouped,
             parametrised). Without, every weight of three dims or more counts as a conv weight, with output axis 0.
         metric: the inner product, for example `riesz.SobolevTilde()`.
