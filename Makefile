@@ -38,7 +38,16 @@ errors: $(INSTALLED)
 pictures: $(INSTALLED)
 	$(BIN)/python docs/kernels.py
 
-.PHONY: bench test-native native
+# The page of evidence and the full report, recomputed from the stored trials; needs no data and trains nothing.
+evidence: $(INSTALLED)
+	$(BIN)/python -m evidence.page
+	$(BIN)/riesz report evidence/trials -o evidence/report.html
+
+# Trains one trial of the evidence again and compares: make reproduce ID=a570b30e31c1
+reproduce: $(INSTALLED)
+	$(BIN)/python -m evidence.reproduce $(ID)
+
+.PHONY: evidence reproduce bench test-native native
 
 # Times everything on this machine, prints every target and refreshes docs/benchmarks.md. Five to fifteen minutes, as
 # quiet as the machine is. Threads wait as they would for a user, whatever is set for tests.

@@ -235,7 +235,7 @@ class DirectedStep:
         return sharded.direct_(items, self._backend, self._control, self.recording)
 
     def _report_overflow(self, directed: list[Tensor]) -> None:
-        """Report infinities that directing made to a gradient scaler, which checked a fused step before it."""
+        """Report overflow caused by directing to the gradient scaler, which checks before a fused step."""
         found_inf = getattr(self.optimizer, "found_inf", None)
         if isinstance(found_inf, Tensor) and directed:
             flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]

@@ -26,7 +26,7 @@ def checked(owner: str, name: str, value: object, allowed: str) -> float:
 
 
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Strengths beyond these would leave the range of float32 on the way, whatever the gradient is."""
+"""Strengths beyond these would leave the range of float32 on the way, for any gradient."""
 
 
 def positive(owner: str, name: str, value: object) -> float:

@@ -61,7 +61,7 @@ class Metric(Operator):
         return 1.0
 
     def grid_strength(self, n: int) -> Any:
-        """The factor of -D in the equation of G: the strength in units of the grid."""
+        """The sigma of `g - sigma D g = f`, where that is the equation of G: the strength in units of the grid."""
         return self.strength
 
     def symbol(self, n: int) -> Tensor:
@@ -133,7 +133,7 @@ class Metric(Operator):
         return circulant.by_fft(columns_ONI, self._symbol_on(columns_ONI.shape[1], columns_ONI.device).reciprocal())
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
-        """`A f` for every column, by whatever is fastest at this length."""
+        """`A f` for every column, by the fastest algorithm for this length."""
         algorithm = circulant.strategy(columns_ONI)
         if algorithm != "sums":
             symbol_F = self._symbol_on(columns_ONI.shape[1], columns_ONI.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 from torch import Tensor
 
@@ -25,8 +25,8 @@ class Centralization(Operator):
                 [ 0.,  0.]])
     """
 
-    mixes_columns: ClassVar[bool] = True
-    native_kind: ClassVar[int | None] = 5
+    mixes_columns = True
+    native_kind = 5
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
         outer, n, inner = columns_ONI.shape

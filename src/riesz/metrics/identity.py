@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from riesz.metrics.base import Metric
-from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,8 +20,8 @@ class Identity(Metric):
         tensor([1., 3.])
     """
 
-    native_kind: ClassVar[int | None] = 0
-    off_diagonal: ClassVar[OffDiagonal | None] = "zero"
+    native_kind = 0
+    off_diagonal = "zero"
 
     @property
     def returns_input(self) -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from riesz.metrics import circulant
 from riesz.metrics.base import Metric
-from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,10 +29,10 @@ class LaplacianSmoothing(Metric):
 
     sigma: float = 1.0
 
-    tunable_fields: ClassVar[tuple[str, ...]] = ("sigma", "scale", "blend")
-    strength_field: ClassVar[str | None] = "sigma"
-    native_kind: ClassVar[int | None] = 4
-    off_diagonal: ClassVar[OffDiagonal | None] = "exponentials"
+    tunable_fields = ("sigma", "scale", "blend")
+    strength_field = "sigma"
+    native_kind = 4
+    off_diagonal = "exponentials"
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.sigma * waves_F)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from riesz.metrics import _numbers, circulant
 from riesz.metrics.base import Metric
-from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,10 +31,10 @@ class ReweightedL2(Metric):
 
     lam: float = 1.0
 
-    tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
-    strength_field: ClassVar[str | None] = "lam"
-    native_kind: ClassVar[int | None] = 1
-    off_diagonal: ClassVar[OffDiagonal | None] = "rank one"
+    tunable_fields = ("lam", "scale", "blend")
+    strength_field = "lam"
+    native_kind = 1
+    off_diagonal = "rank one"
 
     def _checked_strength(self, owner: str, name: str, value: object) -> float:
         lam = _numbers.checked(owner, name, value, "lam > -1")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
 from riesz.metrics import circulant
 from riesz.metrics.base import Metric
-from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,10 +32,10 @@ class Sobolev(Metric):
 
     lam: float = 1.0
 
-    tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
-    strength_field: ClassVar[str | None] = "lam"
-    native_kind: ClassVar[int | None] = 2
-    off_diagonal: ClassVar[OffDiagonal | None] = "exponentials"
+    tunable_fields = ("lam", "scale", "blend")
+    strength_field = "lam"
+    native_kind = 2
+    off_diagonal = "exponentials"
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.lam * (n**2 * waves_F))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from riesz.metrics import circulant
 from riesz.metrics.base import Metric
-from riesz.metrics.operator import OffDiagonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,10 +41,10 @@ class SobolevTilde(Metric):
     blend: float = field(default=1.0, kw_only=True)
     riemann: bool = field(default=False, kw_only=True)
 
-    tunable_fields: ClassVar[tuple[str, ...]] = ("lam", "scale", "blend")
-    strength_field: ClassVar[str | None] = "lam"
-    native_kind: ClassVar[int | None] = 3
-    off_diagonal: ClassVar[OffDiagonal | None] = "parabola"
+    tunable_fields = ("lam", "scale", "blend")
+    strength_field = "lam"
+    native_kind = 3
+    off_diagonal = "parabola"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,9 +54,6 @@ class SobolevTilde(Metric):
     def mean_factor(self, n: int) -> float:
         """What the mean is multiplied by: 1, or the error of the paper's Riemann sum."""
         return 1.0 + 1.0 / (12.0 * self.lam * n**2) if self.riemann else 1.0
-
-    def grid_strength(self, n: int) -> Any:
-        return self.lam * n**2
 
     @property
     def native_riemann(self) -> bool:

@@ -29,9 +29,9 @@ for _ in range(3):
 try:
     riesz.precondition_(torch.randn(4, 3), riesz.Sobolev(), backend="cpu")
 except RuntimeError as error:
-    assert "cannot be had" in str(error)
+    assert "is not available" in str(error)
 else:
-    raise SystemExit("an explicit choice that cannot be had must raise")
+    raise SystemExit("an explicit choice that is not available must raise")
 """
     run = subprocess.run(
         [sys.executable, "-c", script],
@@ -46,7 +46,7 @@ else:
 
 def test_a_library_of_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
-    assert "another version" in native.load.__wrapped__()
+    assert f"expected interface {native.INTERFACE}, got" in native.load.__wrapped__()
 
 
 def test_a_torch_without_the_parallel_loop_is_explained(monkeypatch):

@@ -13,7 +13,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 import riesz
 from cases import METRICS, TOLERANCE
-from riesz.apply import direct_
+from riesz.backends import direct_
 from riesz.layout.axis import Axis, ColumnView
 from riesz.sharded import Item
 from riesz.sharded import direct_ as direct_sharded_

@@ -1,0 +1,73 @@
+"""What the docs say of the evidence is what its stored trials say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import matplotlib
+import pytest
+
+from evidence import page, reproduce, sweeps
+from evidence.collect import collect
+from riesz_lab.store import Store
+
+
+def test_every_stored_trial_reads_and_is_complete():
+    store = Store(page.TRIALS)
+    assert not store.broken
+    assert len(store.trials) >= 6
+    assert all(trial.result is not None for trial in store.trials)
+
+
+def test_no_weights_are_published_and_the_trials_stay_small():
+    files = [file for file in page.TRIALS.rglob("*") if file.is_file()]
+    assert not [file for file in files if file.suffix == ".safetensors"]
+    assert sum(file.stat().st_size for file in files) <= 20e6
+
+
+def test_page_and_figures_are_recomputed_from_the_trials():
+    for name, content in page.files().items():
+        written = (page.DOCS / name).read_bytes()
+        drawn_by = re.search(rb"Matplotlib v([\d.]+)", written)
+        if drawn_by and drawn_by[1].decode() != matplotlib.__version__:
+            continue  # another release draws other bytes; every number of the figures stands in the page's tables too
+        assert written == content, f"docs/{name} is not what the trials say; run `make evidence`"
+
+
+def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
+    trials = shutil.copytree(page.TRIALS, tmp_path / "trials")
+    file = next(trials.glob("fashion-cnn/identity-*/result.json"))
+    result = json.loads(file.read_text())
+    result["last"]["test_accuracy"] += 0.001
+    file.write_text(json.dumps(result))
+    assert page.files(trials)["evidence.md"] != page.files()["evidence.md"]
+
+
+def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():
+    by_label = {arm.label: arm.config.id for arm in sweeps.lambda_fashion().arms}
+    text = (page.ROOT / "evidence" / "PROTOCOL.md").read_text()
+    for label in ("SGD (lam = 0)", "ReweightedL2 lam = 1", "SobolevTilde lam = 5, as scale"):
+        assert by_label[label] in text
+
+
+def test_collecting_takes_complete_trials_once_and_leaves_weights(tmp_path):
+    source, target = tmp_path / "runs", tmp_path / "trials"
+    trial = next(page.TRIALS.glob("*/*"))
+    shutil.copytree(trial, source / trial.parent.name / trial.name)
+    assert len(collect(source, target)) == 1
+    assert collect(source, target) == []
+
+
+@pytest.mark.parametrize(("shift", "agrees"), [(0.0, True), (0.5, False)])
+def test_a_repetition_agrees_bit_for_bit_or_within_the_spread(tmp_path, shift, agrees):
+    trial = next(t for t in Store(page.TRIALS).trials if t.config.metric == "identity")
+    copy = shutil.copytree(trial.path, tmp_path / trial.path.name)
+    rows = [json.loads(line) for line in (copy / "history.jsonl").read_text().splitlines()]
+    rows[-1]["test_accuracy"] += shift
+    (copy / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    repeated = Store(tmp_path).trials[0]
+    verdict, how = reproduce.compare(trial, repeated, [trial])
+    assert verdict is agrees
+    assert ("bit for bit: all" in how) is agrees
