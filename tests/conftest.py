@@ -24,6 +24,7 @@ _largest: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
 _driven: defaultdict[str, list[str]] = defaultdict(list)
 _trainers: dict[str, float] = {}
 _sharded: dict[str, dict[str, object]] = {}
+_scaled: dict[str, tuple[int, int]] = {}
 
 
 @pytest.fixture(scope="session")
@@ -50,11 +51,18 @@ def sharded_figures() -> dict[str, dict[str, object]]:
     return _sharded
 
 
+@pytest.fixture(scope="session")
+def scaled_steps() -> dict[str, tuple[int, int]]:
+    """Steps of 60 that a gradient scaler took, plain and directed, by optimizer."""
+    return _scaled
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     # Where several processes share the tests, each hands what it gathered to the one that prints.
     if hasattr(session.config, "workeroutput"):
         largest = [[*key, errors] for key, errors in _largest.items()]
         gathered = {"largest": largest, "driven": dict(_driven), "trainers": _trainers, "sharded": _sharded}
+        gathered["scaled"] = _scaled
         session.config.workeroutput["gathered"] = json.dumps(gathered)
 
 
@@ -67,6 +75,7 @@ def pytest_testnodedown(node: Any) -> None:
         _driven[package] += names
     _trainers.update(gathered.get("trainers", {}))
     _sharded.update(gathered.get("sharded", {}))
+    _scaled.update(gathered.get("scaled", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -78,6 +87,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("largest difference in weights to a hand-written loop")
         for name, difference in _trainers.items():
             terminalreporter.write_line(f"{name:<50} {difference:.1e}")
+    if _scaled:
+        terminalreporter.section("steps of 60 taken under a gradient scaler: plain, directed")
+        for name, (plain, directed) in _scaled.items():
+            terminalreporter.write_line(f"{name:<30} {plain:>3} {directed:>3}")
     if _sharded:
         terminalreporter.section("several ranks against one process")
         for name, figures in _sharded.items():

@@ -21,7 +21,7 @@ from riesz.apply import check_writable
 from riesz.backends import FastPathCache, direct_
 from riesz.hook import diagnostics, schedule
 from riesz.hook.plan import Plan, Target, make_plan
-from riesz.hook.torch_hooks import is_nested
+from riesz.hook.torch_hooks import is_nested, overflow_flags
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
@@ -226,15 +226,16 @@ class DirectedStep:
 
     def _report_overflow(self, directed: list[Tensor]) -> None:
         """Report overflow caused by directing to the gradient scaler, which checks before a fused step."""
-        found_inf = getattr(self.optimizer, "found_inf", None)
-        if isinstance(found_inf, Tensor) and directed:
-            flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
-            if sharded_gradients := [g for g in directed if is_dtensor(g)]:
-                from riesz import sharded
+        if not directed or not (reports := overflow_flags(self.optimizer)):
+            return
+        flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
+        if sharded_gradients := [g for g in directed if is_dtensor(g)]:
+            from riesz import sharded
 
-                flags.append(sharded.all_finite(sharded_gradients))
-            finite = torch.stack([flag.to(found_inf.device) for flag in flags]).all()
-            found_inf.copy_(torch.maximum(found_inf, (~finite).to(found_inf.dtype)))
+            flags.append(sharded.all_finite(sharded_gradients))
+        finite = torch.stack([flag.to(reports[0].device) for flag in flags]).all()
+        for report in reports:
+            report.copy_(torch.maximum(report, (~finite).to(report)))
 
 
 def _same_but_for_numbers(a: Operator, b: Operator) -> bool:
