@@ -61,22 +61,22 @@ def steps_taken(kind, fused, weights, metric):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(2, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten(), nn.Linear(64, 3))
     model.to(weights)
-    optimizer = kind(model.parameters(), lr=1e-5, fused=fused)
+    optimizer = kind(model.parameters(), lr=1e-4, fused=fused)
     if metric is not None:
         riesz.attach(optimizer, model, metric=metric)
     scaler = torch.amp.GradScaler("cpu")
     taken = []
     for step in range(60):
         images, labels = batch(step)
-        before = model[0].weight.detach().clone()
+        before = [p.detach().clone() for p in model.parameters()]
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.float16, enabled=weights == torch.float32):
             loss = 200 * nn.functional.cross_entropy(model(images.to(weights)).float(), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
-        taken.append(not torch.equal(model[0].weight, before))
-    assert torch.isfinite(model[0].weight).all()
+        taken.append(not all(map(torch.equal, model.parameters(), before)))
+    assert all(torch.isfinite(p).all() for p in model.parameters())
     return sum(taken), sum(taken[40:])
 
 
