@@ -21,6 +21,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("riesz")
 
 _largest: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+_cancelling: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
 _driven: defaultdict[str, list[str]] = defaultdict(list)
 _trainers: dict[str, float] = {}
 _sharded: dict[str, dict[str, object]] = {}
@@ -31,6 +32,12 @@ _scaled: dict[str, tuple[int, int]] = {}
 def largest_errors() -> defaultdict[tuple[str, str, str], list[float]]:
     """Errors by backend, metric and dtype, gathered over the run."""
     return _largest
+
+
+@pytest.fixture(scope="session")
+def cancelling_errors() -> defaultdict[tuple[str, str, int], list[float]]:
+    """Errors on columns that cancel, by backend, metric and length, gathered over the run."""
+    return _cancelling
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +70,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         largest = [[*key, errors] for key, errors in _largest.items()]
         gathered = {"largest": largest, "driven": dict(_driven), "trainers": _trainers, "sharded": _sharded}
         gathered["scaled"] = _scaled
+        gathered["cancelling"] = [[*key, errors] for key, errors in _cancelling.items()]
         session.config.workeroutput["gathered"] = json.dumps(gathered)
 
 
@@ -71,6 +79,8 @@ def pytest_testnodedown(node: Any) -> None:
     gathered = json.loads(getattr(node, "workeroutput", {}).get("gathered", "{}"))
     for backend, metric, dtype, errors in gathered.get("largest", ()):
         _largest[backend, metric, dtype] += errors
+    for backend, metric, n, errors in gathered.get("cancelling", ()):
+        _cancelling[backend, metric, n] += errors
     for package, names in gathered.get("driven", {}).items():
         _driven[package] += names
     _trainers.update(gathered.get("trainers", {}))
@@ -95,6 +105,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("several ranks against one process")
         for name, figures in _sharded.items():
             terminalreporter.write_line(f"{name}: {json.dumps(figures)}")
+    if _cancelling:
+        _write_cancelling(terminalreporter)
     if not _largest:
         return
     write = terminalreporter.write_line
@@ -105,3 +117,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         errors = (_largest.get((backend, metric, dtype)) for dtype in dtypes)
         write(f"{backend:<10} {metric:<20} " + " ".join(f"{max(e):>11.1e}" if e else f"{'-':>11}" for e in errors))
     write(f"{sum(map(len, _largest.values()))} comparisons")
+
+
+def _write_cancelling(terminalreporter: pytest.TerminalReporter) -> None:
+    write = terminalreporter.write_line
+    terminalreporter.section("largest float32 error on columns that cancel, to a solve in extended precision")
+    lengths = sorted({n for _, _, n in _cancelling})
+    write(f"{'backend':<13} {'metric':<19}" + "".join(f"{n:>8}" for n in lengths))
+    for backend, metric in dict.fromkeys((backend, metric) for backend, metric, _ in _cancelling):
+        worst = (max(_cancelling[backend, metric, n]) for n in lengths)
+        write(f"{backend:<13} {metric:<19}" + "".join(f"{error:>8.0e}" for error in worst))
+    write(f"{sum(map(len, _cancelling.values()))} columns compared")
