@@ -84,7 +84,18 @@ def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operat
 
 def make_records(groups: Groups, scope: Scope, metric: Operator) -> list[Record]:
     """One record per parameter of the optimizer, in its order."""
-    return [record for _, records, _ in _decide(groups, scope, metric) for record in records]
+    return [
+        replace(record, applied=False, reason="frozen (requires_grad=False)")
+        if record.applied and is_frozen(parameter)
+        else record
+        for group, records, _ in _decide(groups, scope, metric)
+        for record, parameter in zip(records, group["params"], strict=True)
+    ]
+
+
+def is_frozen(parameter: Tensor) -> bool:
+    """Whether a parameter has no gradient and will get none; it stays a target, since it may be unfrozen later."""
+    return not parameter.requires_grad and parameter.grad is None
 
 
 def _decide(groups: Groups, scope: Scope, metric: Operator) -> list[tuple[dict[str, Any], list[Record], Operator]]:

@@ -16,7 +16,7 @@ from riesz.layout.axis import Axis, ColumnView, check_gradient
 from riesz.metrics import _numbers, circulant
 from riesz.metrics.operator import SHARED_FIELDS, Operator
 
-MOST_DAMPED = 1.5
+MOST_DAMPED = 1.3
 """How far apart two modes may be in float32. Its matrix products are off by up to 3e-6 of the lowest mode already."""
 
 
