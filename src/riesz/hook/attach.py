@@ -10,6 +10,7 @@ from torch import nn
 from riesz import control as controls
 from riesz.backends import check_name
 from riesz.hook.attachment import Attachment, attachment_of
+from riesz.hook.plan import FROZEN
 from riesz.hook.torch_hooks import own_copy_method, runs_step_hooks
 from riesz.layout.scope import Direction, Layers, Scope
 from riesz.metrics import Operator
@@ -78,7 +79,8 @@ def attach(
             stacklevel=2,
         )
     attachment = Attachment(optimizer, scope, metric, backend, control)
-    if not any(record.applied for record in attachment.report()):
+    records = attachment.report()
+    if not any(record.applied for record in records) and any(record.reason == FROZEN for record in records):
         warnings.warn(
             f"every parameter to direct is frozen (requires_grad=False): {type(optimizer).__name__} trains on plain "
             "gradients until one is not",

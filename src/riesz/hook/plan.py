@@ -29,6 +29,8 @@ STEP_KEY, SCHEDULED_KEY = "riesz_step", "riesz_scheduled"
 
 KEYS = (METRIC_KEY, DIRECTION_KEY, STEP_KEY, SCHEDULED_KEY)
 
+FROZEN = "frozen (requires_grad=False)"
+
 Groups = list[dict[str, Any]]
 
 
@@ -68,8 +70,14 @@ class Plan:
         return self.same_parameters(groups) and all(_shape(parameter) == shape for parameter, shape in self.seen)
 
 
-def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operator) -> Plan:
-    """Choose the targets, or raise if there are none; `as_tensors` stands for `metric` where no group overrides it."""
+def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operator, share: bool = False) -> Plan:
+    """Choose the targets, or raise if there are none.
+
+    Args:
+        groups, scope, metric: what the optimizer trains, and what was asked for.
+        as_tensors: stands for `metric` where no group overrides it.
+        share: whether the groups are one rank's share of the parameters, which need not hold a target.
+    """
     targets, all_records = [], []
     for group, records, group_metric in _decide(groups, scope, metric):
         all_records += records
@@ -77,7 +85,7 @@ def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operat
             if record.applied and record.where is not None:
                 applied = as_tensors if group_metric is metric else group_metric
                 targets.append(Target(record.name, parameter, record.where, applied))
-    if not targets:
+    if not targets and not share:
         raise _nothing_matched(all_records)
     return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), _overrides(groups))
 
@@ -85,9 +93,7 @@ def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operat
 def make_records(groups: Groups, scope: Scope, metric: Operator) -> list[Record]:
     """One record per parameter of the optimizer, in its order."""
     return [
-        replace(record, applied=False, reason="frozen (requires_grad=False)")
-        if record.applied and is_frozen(parameter)
-        else record
+        replace(record, applied=False, reason=FROZEN) if record.applied and is_frozen(parameter) else record
         for group, records, _ in _decide(groups, scope, metric)
         for record, parameter in zip(records, group["params"], strict=True)
     ]

@@ -21,7 +21,7 @@ from riesz.apply import check_writable
 from riesz.backends import FastPathCache, direct_
 from riesz.hook import diagnostics, schedule
 from riesz.hook.plan import Plan, Target, make_plan
-from riesz.hook.torch_hooks import is_nested, overflow_flags
+from riesz.hook.torch_hooks import groups_before_sharing, is_nested, overflow_flags
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
@@ -43,6 +43,10 @@ class DirectedStep:
         self._tensor_metric = metric.as_tensors()
         self._schedule: schedule.Schedule | None = None
         self._trace: diagnostics.Trace | None = None
+        whole = groups_before_sharing()
+        if whole is not None:
+            make_plan(whole, scope, metric, metric)  # raises if there is nothing to direct on any rank
+        self._is_share = whole is not None
         self._plan = self._make_plan()
         self._fast_path = FastPathCache()
         self._closure_pending = False
@@ -118,14 +122,14 @@ class DirectedStep:
                 getattr(self._tensor_metric, name).fill_(getattr(metric, name))
         else:
             tensor_metric = metric.as_tensors()
-            self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric)
+            self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric, self._is_share)
             self._fast_path = FastPathCache()
             self._tensor_metric = tensor_metric
         self._metric = metric
         self._trace = None
 
     def _make_plan(self) -> Plan:
-        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric)
+        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric, self._is_share)
 
     def _present(self) -> list[tuple[Target, Tensor]]:
         """The targets that have a gradient now; the plan is made again if the optimizer's groups changed."""

@@ -58,6 +58,21 @@ def overflow_flags(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [found_inf]
 
 
+def groups_before_sharing() -> list[dict[str, Any]] | None:
+    """The groups of the ZeroRedundancyOptimizer that is making its local optimizer now; None outside of one.
+
+    The local optimizer gets this rank's share of the parameters, which may hold nothing to direct.
+    """
+    zero: Any = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
+    frame: FrameType | None = sys._getframe(1) if zero is not None else None
+    while frame is not None:
+        if frame.f_code is zero.ZeroRedundancyOptimizer._init_local_optimizer.__code__:
+            groups: list[dict[str, Any]] = frame.f_locals["self"].param_groups
+            return groups
+        frame = frame.f_back
+    return None
+
+
 def hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, Any]]:
     """The tables we register in; wrappers that skip Optimizer.__init__ may have some of them only."""
     names = (
