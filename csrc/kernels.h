@@ -21,6 +21,7 @@ struct riesz_coefficients {
   double gain;          // SCREENED: scale (1 - z)^2
   double log_z, z_n;    // SCREENED: log z and z^n
   int64_t reach;        // SCREENED: z^reach no longer counts in float64
+  bool strong;          // SCREENED: z^n is close to 1, and sums are taken of 1 - z^j; see laplacian_smoothing.inc
 };
 
 enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 128 };

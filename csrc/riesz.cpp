@@ -116,9 +116,9 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
   int64_t scratch = scratch_bytes(1);
   for (int64_t i = 0; i < call.count; i++) {
     const riesz_job& job = call.jobs[i];
-    bool again = i > 0 && job.length == call.jobs[i - 1].length;
+    bool again = i > 0 && job.length == call.jobs[i - 1].length && job.dtype == call.jobs[i - 1].dtype;
     std::vector<riesz_coefficients>& by_job = call.coefficients_by_job;
-    by_job.push_back(again ? by_job.back() : riesz_coefficients_of(metric, job.length));
+    by_job.push_back(again ? by_job.back() : riesz_coefficients_of(metric, job.length, job.dtype));
     const riesz_coefficients& coefficients = by_job.back();
     if (entries(job) == 0) continue;
     if (riesz_is_long(job, coefficients)) {

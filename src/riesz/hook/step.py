@@ -22,7 +22,7 @@ from riesz.apply import check_writable
 from riesz.backends import FastPathCache, direct_
 from riesz.hook import diagnostics, schedule
 from riesz.hook.plan import Plan, Target, make_plan
-from riesz.hook.torch_hooks import is_nested
+from riesz.hook.torch_hooks import groups_before_sharing, is_nested, overflow_flags
 from riesz.hook.traced import TracedStep
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
@@ -48,6 +48,10 @@ class DirectedStep:
         self._tensor_metric = metric.as_tensors()
         self._schedule: schedule.Schedule | None = None
         self._trace: diagnostics.Trace | None = None
+        whole = groups_before_sharing()
+        if whole is not None:
+            make_plan(whole, scope, metric, metric)  # raises if there is nothing to direct on any rank
+        self._is_share = whole is not None
         self._use_plan(self._make_plan())
         self._closure_pending = False
 
@@ -128,7 +132,8 @@ class DirectedStep:
                 getattr(self._tensor_metric, name).fill_(getattr(metric, name))
         else:
             tensor_metric = metric.as_tensors()
-            self._use_plan(make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric))
+            groups = self.optimizer.param_groups
+            self._use_plan(make_plan(groups, self._scope, metric, tensor_metric, self._is_share))
             self._tensor_metric = tensor_metric
         self._metric = metric
         self._trace = None
@@ -140,7 +145,7 @@ class DirectedStep:
         self._prepared: PreparedStep | None = None
 
     def _make_plan(self) -> Plan:
-        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric)
+        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric, self._is_share)
 
     def _present(self) -> list[tuple[Target, Tensor]]:
         """The targets that have a gradient now; the plan is made again if the optimizer's groups changed."""
@@ -259,15 +264,16 @@ class DirectedStep:
 
     def _report_overflow(self, directed: list[Tensor]) -> None:
         """Report overflow caused by directing to the gradient scaler, which checks before a fused step."""
-        found_inf = getattr(self.optimizer, "found_inf", None)
-        if isinstance(found_inf, Tensor) and directed:
-            flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
-            if sharded_gradients := [g for g in directed if is_dtensor(g)]:
-                from riesz import sharded
+        if not directed or not (reports := overflow_flags(self.optimizer)):
+            return
+        flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
+        if sharded_gradients := [g for g in directed if is_dtensor(g)]:
+            from riesz import sharded
 
-                flags.append(sharded.all_finite(sharded_gradients))
-            finite = torch.stack([flag.to(found_inf.device) for flag in flags]).all()
-            found_inf.copy_(torch.maximum(found_inf, (~finite).to(found_inf.dtype)))
+            flags.append(sharded.all_finite(sharded_gradients))
+        finite = torch.stack([flag.to(reports[0].device) for flag in flags]).all()
+        for report in reports:
+            report.copy_(torch.maximum(report, (~finite).to(report)))
 
 
 def _same_but_for_numbers(a: Operator, b: Operator) -> bool:

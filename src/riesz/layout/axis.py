@@ -175,7 +175,8 @@ class ColumnView:
 
     def unfold(self, columns_ONI: Tensor, like: Tensor) -> Tensor:
         """The columns as a new tensor with the shape, dtype and order in memory of `like`, the gradient opened here."""
-        result = columns_ONI.to(self.view.dtype).view(self.view.shape)
+        # An inverse FFT returns columns in another order in memory.
+        result = columns_ONI.to(self.view.dtype).contiguous().view(self.view.shape)
         if self.order is not None:
             result = result.permute([self.order.index(d) for d in range(len(self.order))])
         if self.blocks > 1:

@@ -79,13 +79,18 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager[ob
     return contextlib.nullcontext()
 
 
+def is_traced() -> bool:
+    """Whether a compiler or a dispatch mode, such as that of fake tensors, sees what is computed."""
+    return torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
+
+
 def _cached_table(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
     """Keep the tables built, but never one that was built for a tracer or a fake tensor mode."""
     tables: dict[tuple[int, torch.device], Tensor] = {}
 
     @wraps(build)
     def table(n: int, device: torch.device) -> Tensor:
-        if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+        if is_traced():
             return build(n, device)
         if (n, device) not in tables:
             if len(tables) >= 1024:  # rasterized weights of many models; starting over costs little
