@@ -77,7 +77,8 @@ EXPORT int32_t riesz_shard_walk(void* const* data, const riesz_shard* shards, in
     int64_t scratch = 0;
     for (int64_t i = 0; i < count; i++) {
       if (!valid(shards[i])) return RIESZ_BAD_ARGUMENT;
-      call.coefficients.push_back(riesz_coefficients_of(shards[i].metric, shards[i].rows));
+      // As float64: with partners, a screened metric must stay one at strengths where float32 cannot tell it from the march.
+      call.coefficients.push_back(riesz_coefficients_of(shards[i].metric, shards[i].rows, RIESZ_FLOAT64));
       if (!can_walk(shards[i], call.coefficients.back())) return RIESZ_BAD_ARGUMENT;
       add_tasks(tasks, i, shards[i], scratch);
     }
