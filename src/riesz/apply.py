@@ -74,7 +74,7 @@ def precondition_(grads: Any, metric: Operator | str, dim: int = 0, backend: str
         if is_dtensor(grad):
             sharded.append((what, grad, axis))
         else:
-            columns.append(ColumnView.open(grad, axis))
+            columns.append(ColumnView.open(grad, axis, metric.mixes_columns))
     direct_(columns, metric, backend)
     if sharded:
         _direct_sharded_(sharded, metric, backend)

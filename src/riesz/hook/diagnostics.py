@@ -106,7 +106,7 @@ def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> 
     target = trace.targets[index]
     g = target.parameter.grad
     if g is None:
-        return "its gradient is gone (zero_grad)"
+        return "its gradient is gone: zero_grad, or the optimizer's own step (HeavyBall's, for one), cleared it"
     if not trace.recognises(index, g):
         return "its gradient was changed after the step directed it"
     if is_dtensor(g):

@@ -190,7 +190,8 @@ class DirectedStep:
         originals = [gradient.clone() for _, gradient in local] if self.recording else []
         by_metric: dict[int, list[tuple[Target, ColumnView]]] = {}
         for target, gradient in work:
-            by_metric.setdefault(id(target.metric), []).append((target, ColumnView.open(gradient, target.axis)))
+            opened = ColumnView.open(gradient, target.axis, target.metric.mixes_columns)
+            by_metric.setdefault(id(target.metric), []).append((target, opened))
         for group in by_metric.values():
             self._direct_local(group, group[0][0].metric)
         recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)]

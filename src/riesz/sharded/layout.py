@@ -295,7 +295,7 @@ class LocalPart:
         elif self.metric.off_diagonal != "zero" and self.axis.dim == 0:
             # Some groups, each as a whole. To the other operators it makes no difference where a group ends.
             groups = self.layout.held(0) // self.axis.length(self.layout.shape)
-        return ColumnView.open(self.local, replace(self.axis, groups=groups))
+        return ColumnView.open(self.local, replace(self.axis, groups=groups), self.metric.mixes_columns)
 
     def read(self) -> Tensor:
         """The rows of all columns, in logical order whatever the strides: every rank must mean the same column."""

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reas
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from benchmarks.gpu_compile import TARGETS, Variant, compile_variant, variants  # noqa: E402
+
 from riesz.backends.triton.verify import sample_geometry  # noqa: E402
 
 VECTOR_BYTES = {"laplacian_smoothing": {2: 4, 4: 8}}

@@ -212,6 +212,30 @@ def test_centralization_takes_the_mean_off_each_output():
     torch.testing.assert_close(riesz.precondition_(batch, centred), wanted)
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("backend", ["auto", "eager", "reference"])
+def test_centralization_takes_the_complex_mean_off_complex_gradients(backend, dim):
+    f = torch.complex(random(4, 3, 2, 2) + 1, random(4, 3, 2, 2, seed=1) - 5)
+    wanted = f - f.mean([d for d in range(4) if d != dim], keepdim=True)
+    torch.testing.assert_close(riesz.Centralization().gradient(f, dim), wanted)
+    for given in (f, f.to(memory_format=torch.channels_last)):
+        got = riesz.precondition_(given.clone(), riesz.Centralization(), dim, backend)
+        torch.testing.assert_close(got, wanted)
+        assert got.stride() == given.stride()
+    got = riesz.precondition_(f.clone().conj(), riesz.Centralization(), dim, backend)
+    torch.testing.assert_close(got, wanted.conj())
+
+
+def test_an_attachment_centres_complex_gradients_per_group_output_and_part():
+    conv = torch.nn.Conv2d(4, 6, 3, groups=2, bias=False, dtype=torch.complex64)
+    optimizer = torch.optim.SGD(conv.parameters(), lr=0.0)
+    riesz.attach(optimizer, conv, metric="centralization")
+    conv.weight.grad = f = torch.complex(random(6, 2, 3, 3), random(6, 2, 3, 3, seed=1)).to(torch.complex64)
+    wanted = f - f.mean((1, 2, 3), keepdim=True)
+    optimizer.step()
+    torch.testing.assert_close(conv.weight.grad, wanted)
+
+
 @pytest.mark.parametrize("metric", OPERATORS, ids=repr)
 def test_operators_are_values(metric):
     assert pickle.loads(pickle.dumps(metric)) == metric

@@ -87,7 +87,6 @@ def a_rank_whose_share_has_nothing_to_direct_goes_on(rank: int, world: int) -> f
     # Here, since importing it warns of what torch itself uses.
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-
     def build() -> nn.Module:
         torch.manual_seed(0)
         return nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(64, 40), nn.Linear(40, 3))
