@@ -68,16 +68,16 @@ def _main(given: list[str]) -> int:
 
 
 def _run(command: str, arguments: list[str]) -> int:
-    from riesz_lab.errors import LabError, StoppedError, first_to_report, unknown
+    from riesz_lab.errors import LabError, StoppedError, first_to_report, print_error, unknown
 
     if command not in COMMANDS:
-        print(f"riesz: {unknown('command', command, COMMANDS)}", file=sys.stderr)
+        print_error(unknown("command", command, COMMANDS))
         return 2
     try:
         return int(import_module(f"riesz_lab.commands.{command}").run(arguments))
     except LabError as error:
         if first_to_report(error):  # one that several processes share is printed once
-            print(f"riesz: {error}", file=sys.stderr)
+            print_error(error)
         return 143 if isinstance(error, StoppedError) else 1
     except KeyboardInterrupt:
         print("riesz: interrupted", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from riesz_lab.errors import ConfigError, LabError, unknown
+from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.utils import atomic
 
 USAGE = """usage: riesz figure NAME [DIR...] [-o FILE.svg]
@@ -56,4 +56,4 @@ def _draw(
     if figure is None:
         raise LabError(f"figure {name!r} has no data below {', '.join(map(str, folders))}; it needs {entry.needs}")
     atomic.write_bytes(target, picture.draw(figure, kind))
-    print(f"Figure: {target.resolve()}\n{figure.caption} {figure.alt}".rstrip())
+    print(printable(f"Figure: {target.resolve()}\n{figure.caption} {figure.alt}".rstrip(), keep="\n"))

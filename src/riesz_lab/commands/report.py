@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from riesz_lab.errors import ConfigError
+from riesz_lab.errors import ConfigError, printable
 from riesz_lab.utils import atomic
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def content(chosen: Format, evidence: Evidence, target: Path, title: str) -> str
 def write(target: Path, content: str) -> None:
     """Write a file atomically and print its path; - is the screen."""
     if str(target) == "-":
-        sys.stdout.write(content)
+        sys.stdout.write(printable(content, keep="\r\n\t") if sys.stdout.isatty() else content)
         return
     atomic.write_bytes(target, content.encode())
     print(f"Report: {target.resolve()} ({len(content.encode()) / 1e6:.1f} MB)")

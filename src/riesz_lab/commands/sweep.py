@@ -10,7 +10,7 @@ import torch
 import tyro
 
 from riesz_lab.data import data_folder
-from riesz_lab.errors import ConfigError
+from riesz_lab.errors import ConfigError, printable
 from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store, export, open_store
 from riesz_lab.sweeps import SWEEPS, Sweep, results, sweep, tuning
@@ -135,7 +135,7 @@ def _train(stage: Sweep, options: Options) -> int:
         Hardware(accelerator=options.accelerator).check(config)
     pending = find_pending(configs, options.runs, retry_failed=options.retry_failed)
     for path, reason in pending.aside.items():
-        print(f"set aside: {path} ({reason}); its trial is trained anew")
+        print(printable(f"set aside: {path} ({reason}); its trial is trained anew"))
     print(
         f"{stage.name}: {len(configs)} trials, {len(pending.done)} complete, {pending.interrupted} to be continued, "
         f"{len(pending.waiting) - pending.interrupted} new, {len(pending.failed)} failed before"
@@ -156,7 +156,7 @@ def _train(stage: Sweep, options: Options) -> int:
     for arm in stage.arms:
         for config in stage.configs(arm):
             if config.id in pending.failed:
-                print(f"  {arm.label}, seed {config.seed} ({config.id}): {pending.failed[config.id]}")
+                print(f"  {arm.label}, seed {config.seed} ({config.id}): {printable(pending.failed[config.id])}")
     return len(pending.failed)
 
 

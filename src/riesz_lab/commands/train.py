@@ -10,7 +10,7 @@ import torch
 import tyro
 
 from riesz_lab.config import Config
-from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.errors import ConfigError, LabError, printable
 from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.store.files import read_config
 from riesz_lab.training import progress
@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> int:
         tensorboard=options.run.tensorboard,
     )
     if is_main_process():
-        print(summary(outcome))
+        print(printable(summary(outcome), keep="\n"))
     return 0
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from riesz_lab.errors import printable
 from riesz_lab.report.content import Cell, Table, number
 from riesz_lab.report.labels import scale, score_label
 from riesz_lab.statistics import Comparison, components, format_p
@@ -61,7 +62,8 @@ def format_comparisons(comparisons: Comparisons, rates: Rates | None = None, not
     lines = [plain_table(head, rows, right=range(2, len(head))), f"{table.note} p is that of the paired t test."]
     if any(len(row.scores) < row.wanted for row in comparisons.rows.values()):
         lines.append("Not complete. Stopping as soon as a claim appears makes false claims more likely.")
-    return "\n".join([*lines, *notes, *_spread_sources(comparisons), "", *comparisons.sentences])
+    lines += [*notes, *_spread_sources(comparisons), "", *comparisons.sentences]
+    return printable("\n".join(lines), keep="\n")
 
 
 def tuning_notes(rates: Rates | None) -> list[str]:

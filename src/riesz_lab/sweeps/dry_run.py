@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from riesz_lab.config import Config
+from riesz_lab.errors import printable
 from riesz_lab.sweeps import costs
 from riesz_lab.sweeps.definition import Sweep
 from riesz_lab.sweeps.running.pending import find_pending
@@ -35,7 +36,7 @@ def print_dry_run(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> No
         )
     print(f"CPU: {costs.MEASURED_ON}; a rough estimate. GPU: {costs.GPU_ASSUMED}.")
     for path, reason in pending.aside.items():
-        print(f"damaged: {path} ({reason}); it would be set aside and trained anew")
+        print(printable(f"damaged: {path} ({reason}); it would be set aside and trained anew"))
 
 
 def _setting(config: Config) -> str:
