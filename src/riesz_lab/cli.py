@@ -22,6 +22,7 @@ COMMANDS = {
     "recipes": "list the recipes and what they cost",
     "data": "list, fetch and verify datasets",
     "doctor": "list what is installed and test what works",
+    "completion": "print a script with which your shell completes commands and options",
 }
 
 HELP = """riesz: experiments with channel-directed gradients

@@ -33,7 +33,7 @@ class StoppedError(LabError):
 def unknown(kind: str, value: str, allowed: Iterable[str]) -> str:
     """The message for an unknown name, with the closest known one."""
     names = list(allowed)
-    close = get_close_matches(value, names, n=1, cutoff=0.5)
+    close = get_close_matches(value, names, n=1, cutoff=0.65)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{kind} {value!r} is not known.{hint} Allowed: {', '.join(names)}"
 

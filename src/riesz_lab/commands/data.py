@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.data import DATASETS, check, data_folder
 from riesz_lab.data.images import cifar10
 from riesz_lab.data.scenes import catalog as scene_catalog
@@ -26,8 +27,7 @@ def run(arguments: list[str]) -> int:
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("data command", arguments[0], commands))
     about = "List, fetch, verify and pack datasets."
-    parse = tyro.extras.subcommand_cli_from_dict
-    return int(parse(commands, prog="riesz data", description=about, args=arguments))
+    return int(parse(commands, arguments, prog="riesz data", description=about))
 
 
 def _list(data_dir: Folder = None) -> int:

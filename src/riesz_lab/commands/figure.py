@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.utils import atomic
 
@@ -26,7 +27,7 @@ def run(arguments: list[str]) -> int:
         return 0
     if arguments[0] not in FIGURES:
         raise ConfigError(unknown("figure", arguments[0], FIGURES))
-    tyro.cli(_draw, prog="riesz figure NAME", description="Draw one figure of the report.", args=arguments)
+    parse(_draw, arguments, prog="riesz figure NAME", description="Draw one figure of the report.")
     return 0
 
 

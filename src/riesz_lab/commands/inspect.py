@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.errors import LabError, print_error, printable
 
 
@@ -15,7 +16,7 @@ def run(arguments: list[str]) -> int:
         "Look into trained weights for the regularity that the method assumes: are neighbouring filters more alike than"
         " the same filters in random order? Nothing in a file is executed."
     )
-    return int(tyro.cli(_inspect, prog="riesz inspect", description=about, args=arguments))
+    return int(parse(_inspect, arguments, prog="riesz inspect", description=about))
 
 
 def _inspect(

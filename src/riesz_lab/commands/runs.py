@@ -10,6 +10,7 @@ from typing import Annotated
 
 import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.statistics import paired
@@ -38,8 +39,7 @@ def run(arguments: list[str]) -> int:
     if not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("command of riesz runs", arguments[0], commands))
     about = "List, compare, export and remove stored trials."
-    parse = tyro.extras.subcommand_cli_from_dict
-    return int(parse(commands, prog="riesz runs", description=about, args=arguments))
+    return int(parse(commands, arguments, prog="riesz runs", description=about))
 
 
 def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> int:
@@ -173,6 +173,8 @@ def _describe(trial: StoredTrial) -> str:
 
 
 def _print_broken(store: Store) -> None:
+    for path, counted in store.copies.items():
+        print(printable(f"counted once: {path} is the same trial as {counted}"))
     for path, reason in store.broken.items():
         print(printable(f"left out, cannot be read: {path} ({reason})"))
     if store.broken:

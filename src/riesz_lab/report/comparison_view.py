@@ -46,7 +46,7 @@ def comparison_table(comparisons: Comparisons) -> Table:
     return Table(
         caption=f"{comparisons.sweep.name}: {comparisons.sweep.about}",
         head=HEAD,
-        rows=[_cells(row, comparisons.percent) for row in comparisons.rows.values()],
+        rows=[_cells(row, _role(row, comparisons), comparisons.percent) for row in comparisons.rows.values()],
         numbers=frozenset(range(2, 13)),
         note=_note(comparisons),
     )
@@ -114,7 +114,13 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
     return buffer.getvalue()
 
 
-def _cells(row: Row, percent: bool) -> list[Cell | str]:
+def _role(row: Row, comparisons: Comparisons) -> str:
+    """What an arm without a comparison is in its table: nothing is its baseline where none was run."""
+    compared = any(other.arm.baseline == row.arm.label for other in comparisons.rows.values())
+    return "baseline" if compared or row.arm.config.metric == "identity" else "not compared"
+
+
+def _cells(row: Row, role: str, percent: bool) -> list[Cell | str]:
     times, digits = (100.0, 2) if percent else (1.0, 4)
     scores, comparison, variances, collapsed = _finite(row), row.comparison, "", ""
     if comparison and comparison.variance_ratio is not None:
@@ -127,7 +133,7 @@ def _cells(row: Row, percent: bool) -> list[Cell | str]:
     wanted = f" of {row.wanted}" if len(row.trials) < row.wanted else ""
     return [
         row.arm.label,
-        comparison.verdict if comparison else "baseline",
+        comparison.verdict if comparison else role,
         Cell(f"{len(row.trials)}{wanted}", len(row.trials)),
         number(times * statistics.fmean(scores) if scores else None, f".{digits}f"),
         number(times * statistics.stdev(scores) if len(scores) > 1 else None, f".{digits}f"),

@@ -164,3 +164,10 @@ def test_text_of_stored_files_cannot_write_to_the_terminal(riesz, tmp_path):
     shown += (tmp_path / "r.md").read_text() + (tmp_path / "r.html").read_text().partition("<body")[2]
     assert r"because x\x1b]0;owned" in shown
     assert not set("\x1b\x07\x9b\u202e") & set(shown)
+
+
+def test_a_setting_that_does_not_exist_has_no_absurd_suggestion(riesz, runs):
+    status, _, err = riesz("runs", "--where", "colour=red")
+    assert status == 1
+    assert "'colour' is not known" in err
+    assert "Did you mean" not in err
