@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import tyro
 
-from riesz_lab.cli import COMMANDS
+from riesz_lab.commands import COMMANDS
 from riesz_lab.commands.parsing import parse
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")

@@ -68,4 +68,5 @@ def _format(value: object) -> str:
 def _format_sum(hours: list[float | None]) -> str:
     if hours and all(each is None for each in hours):
         return "an unknown time"
-    return costs.format_hours(sum(each or 0.0 for each in hours))
+    total = sum(each or 0.0 for each in hours)
+    return f"{total:,.0f} hours" if total >= 10 else costs.format_hours(total)
