@@ -8,21 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
+from riesz_lab.commands import COMMANDS
 from riesz_lab.requirements import NEEDED
-
-COMMANDS = {
-    "demo": "train a small CNN with and without a metric and compare, in about two minutes",
-    "train": "train one trial of a recipe, or continue it",
-    "sweep": "run a named set of trials and print the conclusions",
-    "compare": "compare metrics on your own model and data, from a function of yours",
-    "report": "write one page about stored trials: conclusions, tables, figures",
-    "figure": "draw one figure of the report for a paper",
-    "inspect": "measure in trained weights the regularity that the method assumes",
-    "runs": "list, compare, export and remove stored trials",
-    "recipes": "list the recipes and what they cost",
-    "data": "list, fetch and verify datasets",
-    "doctor": "list what is installed and test what works",
-}
 
 HELP = """riesz: experiments with channel-directed gradients
 
@@ -68,16 +55,16 @@ def _main(given: list[str]) -> int:
 
 
 def _run(command: str, arguments: list[str]) -> int:
-    from riesz_lab.errors import LabError, StoppedError, first_to_report, unknown
+    from riesz_lab.errors import LabError, StoppedError, first_to_report, print_error, unknown
 
     if command not in COMMANDS:
-        print(f"riesz: {unknown('command', command, COMMANDS)}", file=sys.stderr)
+        print_error(unknown("command", command, COMMANDS))
         return 2
     try:
         return int(import_module(f"riesz_lab.commands.{command}").run(arguments))
     except LabError as error:
         if first_to_report(error):  # one that several processes share is printed once
-            print(f"riesz: {error}", file=sys.stderr)
+            print_error(error)
         return 143 if isinstance(error, StoppedError) else 1
     except KeyboardInterrupt:
         print("riesz: interrupted", file=sys.stderr)

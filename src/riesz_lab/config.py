@@ -105,7 +105,7 @@ class Config:
     batch_size: Count = 100
     """Images per step, over all devices and parts."""
     accumulate: Count = 1
-    """Compute each batch in this many parts, to save memory."""
+    """Compute each batch in this many parts, to save memory; batch norm takes its statistics from each part."""
     clip_norm: Positive | None = None
     """Clip the ordinary gradient to this norm before it is directed."""
 
@@ -266,7 +266,8 @@ def _format_options(hint: Any) -> str:
 def _check_task(config: Config) -> None:
     for name, tasks in ONLY_FOR.items():
         value = getattr(config, name)
-        if config.task in ("classification", *SCENES) and config.task not in tasks and value != _defaults()[name]:
+        # What a task of the user's own reads is not known here.
+        if config.task not in ("own", *tasks) and value != _defaults()[name]:
             raise ConfigError(f"{name}={value!r}: expected task {' or '.join(tasks)}, got {config.task}")
     allowed = ("none", "flip", "scale-crop-flip-colour") if config.task in SCENES else ("none", "crop-flip")
     if config.augment not in allowed:

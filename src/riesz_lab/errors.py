@@ -1,6 +1,7 @@
 """Errors a user can act on. The command line prints them without a traceback; any other is a bug and shows one."""
 
 import os
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -32,14 +33,33 @@ class StoppedError(LabError):
 def unknown(kind: str, value: str, allowed: Iterable[str]) -> str:
     """The message for an unknown name, with the closest known one."""
     names = list(allowed)
-    close = get_close_matches(value, names, n=1, cutoff=0.5)
+    close = get_close_matches(value, names, n=1, cutoff=0.65)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{kind} {value!r} is not known.{hint} Allowed: {', '.join(names)}"
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of a message, or the kind of error if it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    return printable((str(error).strip() or type(error).__name__).splitlines()[0][:200])
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text that cannot move a cursor, colour a terminal or reverse what is read; those in `keep` stay.
+
+    Example:
+        >>> print(printable("red \x1b[31m, next\\n line"))
+        red \\x1b[31m, next\\n line
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def print_error(error: object) -> None:
+    """Print an error of a command; what it quotes from a file cannot write to the terminal."""
+    print(f"riesz: {printable(str(error), keep=chr(10))}", file=sys.stderr)
 
 
 def first_to_report(error: LabError) -> bool:

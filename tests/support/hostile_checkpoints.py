@@ -62,6 +62,33 @@ class Module(torch.nn.Module):
         self.conv = torch.nn.Conv2d(8, 8, 3)
 
 
+def archive_of(pickled):
+    """An archive around opcodes that no object pickles to."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", "3\n")
+        archive.writestr("archive/byteorder", "little")
+    return out.getvalue()
+
+
+def doubled_key(times=60):
+    """{t: 1} with t = (t, t), sixty times over: hashing it takes 2**60 steps."""
+    double = b"h\x00\x86q\x00"
+    return archive_of(b"\x80\x02}" + b")q\x00" + double * times + b"K\x01s.")
+
+
+def deep_key(depth=1_000_000):
+    """{t: 1} with t nested a million deep: hashing it overflows the stack."""
+    return archive_of(b"\x80\x02})" + b"\x85" * depth + b"K\x01s.")
+
+
+def many_views(count=3000):
+    """One storage of 256 kB, seen as 3,000 weights."""
+    storage = torch.randn(64, 64, 4, 4)
+    return saved({f"conv{index}.weight": storage[:, :, :, :] for index in range(count)})
+
+
 def header_only(header):
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text
@@ -86,6 +113,11 @@ def cases():
     yield "bomb.pt", bomb()
     yield "expanded.pt", saved({"conv.weight": expanded()})
     yield "constructed.pt", torch_archive({"conv.weight": Constructed()})
+    yield "doubled-key.pt", doubled_key()
+    yield "deep-key.pt", deep_key()
+    yield "tuple-key.pt", saved({("conv", "weight"): torch.zeros(8, 8, 3, 3)})
+    yield "long-key.pt", saved({10**5000: torch.zeros(8, 8, 3, 3)})
+    yield "many-views.pt", many_views()
     yield "no-tensor.pt", saved({"epoch": 3, "names": ["a", "b"]})
     yield "cut.pt", saved({"conv.weight": torch.zeros(8, 8, 3, 3)})[:-300]
     yield "header-2**63.safetensors", struct.pack("<Q", 2**63 - 1) + b"{}"

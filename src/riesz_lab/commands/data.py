@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.data import DATASETS, check, data_folder
 from riesz_lab.data.images import cifar10
 from riesz_lab.data.scenes import catalog as scene_catalog
 from riesz_lab.data.scenes.catalog import SCENES
-from riesz_lab.errors import ConfigError, LabError, MissingDataError, unknown
+from riesz_lab.errors import ConfigError, LabError, MissingDataError, printable, unknown
 from riesz_lab.utils.tables import print_table
 
 Name = tyro.conf.Positional[str]
@@ -26,8 +27,7 @@ def run(arguments: list[str]) -> int:
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("data command", arguments[0], commands))
     about = "List, fetch, verify and pack datasets."
-    parse = tyro.extras.subcommand_cli_from_dict
-    return int(parse(commands, prog="riesz data", description=about, args=arguments))
+    return int(parse(commands, arguments, prog="riesz data", description=about))
 
 
 def _list(data_dir: Folder = None) -> int:
@@ -71,7 +71,7 @@ def _verify(name: Name, data_dir: Folder = None) -> int:
     _check_name(name)
     all_right = True
     for file, right, remark in scene_catalog.verify(name, folder) if name in SCENES else fetch.verify(name, folder):
-        print(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}", flush=True)
+        print(printable(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}"), flush=True)
         all_right &= right
     return 0 if all_right else 1
 
@@ -81,7 +81,7 @@ def _pack(
 ) -> int:
     """Store images by class, SOURCE/{train,test}/<class>/<image>.jpg, in the format of the release: it loads faster."""
     for file in cifar10.pack(source, data_folder(data_dir) / name):
-        print(file)
+        print(printable(str(file)))
     return 0
 
 

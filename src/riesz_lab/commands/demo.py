@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.commands.report import write
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
 from riesz_lab.report import page, report
 from riesz_lab.report.comparison_view import format_comparisons
+from riesz_lab.store.trial import Trial
 from riesz_lab.training import progress
 from riesz_lab.training.trainer import train
 from riesz_lab.utils.malloc import keep_freed_memory
@@ -28,7 +29,7 @@ METRICS = {"SGD": "identity", "ReweightedL2": "reweighted-l2", "SobolevTilde": "
 
 def run(arguments: list[str]) -> int:
     keep_freed_memory()
-    tyro.cli(demo, prog="riesz demo", description=__doc__, args=arguments)
+    parse(demo, arguments, prog="riesz demo", description=__doc__)
     return 0
 
 
@@ -65,7 +66,8 @@ def demo(
 def _train_one(title: str, config: Config, runs: Path, kind: progress.Kind) -> None:
     show = progress.make(kind if kind != "plain" else "none", title, rows=False)
     outcome = train(config, runs=runs, show=show if isinstance(show, progress.Live) else None)
+    Trial(runs, config).add_sweep("demo", len(METRICS) - 1)
     row = outcome.result.last
-    scores = "diverged" if row is None else progress.format_scores(row)
+    scores = outcome.result.status if row is None else progress.format_scores(row)
     if kind != "none":
         print(f"{title}  {scores}" + ("" if outcome.trained else "  (stored before)"), flush=True)

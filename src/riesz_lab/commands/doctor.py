@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-import tyro
 
 import riesz
 from riesz_lab.commands.data import is_present
 from riesz_lab.commands.doctor_gpu import examine_gpu
+from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
 from riesz_lab.data import DATASETS, data_folder
 from riesz_lab.data.scenes.catalog import SCENES
@@ -31,7 +31,7 @@ TOLERANCE = 1e-4
 
 def run(arguments: list[str]) -> int:
     description = "List what is installed, and test backends, devices and a short training."
-    return int(tyro.cli(examine, prog="riesz doctor", description=description, args=arguments))
+    return int(parse(examine, arguments, prog="riesz doctor", description=description))
 
 
 def examine(data_dir: Path | None = None, gpu: bool = False) -> int:

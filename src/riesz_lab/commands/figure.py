@@ -7,7 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from riesz_lab.errors import ConfigError, LabError, unknown
+from riesz_lab.commands.parsing import parse
+from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.utils import atomic
 
 USAGE = """usage: riesz figure NAME [DIR...] [-o FILE.svg]
@@ -26,7 +27,7 @@ def run(arguments: list[str]) -> int:
         return 0
     if arguments[0] not in FIGURES:
         raise ConfigError(unknown("figure", arguments[0], FIGURES))
-    tyro.cli(_draw, prog="riesz figure NAME", description="Draw one figure of the report.", args=arguments)
+    parse(_draw, arguments, prog="riesz figure NAME", description="Draw one figure of the report.")
     return 0
 
 
@@ -56,4 +57,4 @@ def _draw(
     if figure is None:
         raise LabError(f"figure {name!r} has no data below {', '.join(map(str, folders))}; it needs {entry.needs}")
     atomic.write_bytes(target, picture.draw(figure, kind))
-    print(f"Figure: {target.resolve()}\n{figure.caption} {figure.alt}".rstrip())
+    print(printable(f"Figure: {target.resolve()}\n{figure.caption} {figure.alt}".rstrip(), keep="\n"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from riesz_lab.errors import LabError
+from riesz_lab.commands.parsing import parse
+from riesz_lab.errors import LabError, print_error, printable
 
 
 def run(arguments: list[str]) -> int:
@@ -16,7 +16,7 @@ def run(arguments: list[str]) -> int:
         "Look into trained weights for the regularity that the method assumes: are neighbouring filters more alike than"
         " the same filters in random order? Nothing in a file is executed."
     )
-    return int(tyro.cli(_inspect, prog="riesz inspect", description=about, args=arguments))
+    return int(parse(_inspect, arguments, prog="riesz inspect", description=about))
 
 
 def _inspect(
@@ -46,11 +46,11 @@ def _inspect(
         try:
             inspection = inspect(file, layers)
         except LabError as error:
-            print(f"riesz: {error}", file=sys.stderr)
+            print_error(error)
             continue
         inspections.append(inspection)
         table = layer_table(inspection)
-        print(f"{inspection.name}: {len(inspection.layers)} weights, {inspection.ignored} other tensors")
+        print(f"{printable(inspection.name)}: {len(inspection.layers)} weights, {inspection.ignored} other tensors")
         if table.rows:
             print_table(table.head, [[cell.text for cell in row] for row in table.cells()], right=table.numbers)
         print(f"{inspection.verdict}\n")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tyro
-
+from riesz_lab.commands.parsing import parse
 from riesz_lab.recipes import RECIPES
 from riesz_lab.sweeps.costs import MEASURED_ON, cpu_hours, format_hours, images
 from riesz_lab.tasks import task_class
@@ -11,7 +10,7 @@ from riesz_lab.utils.tables import print_table
 
 
 def run(arguments: list[str]) -> int:
-    tyro.cli(_list, prog="riesz recipes", description="List the recipes and what they cost.", args=arguments)
+    parse(_list, arguments, prog="riesz recipes", description="List the recipes and what they cost.")
     return 0
 
 

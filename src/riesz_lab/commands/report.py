@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from riesz_lab.errors import ConfigError
+from riesz_lab.commands.parsing import parse
+from riesz_lab.errors import ConfigError, printable
 from riesz_lab.utils import atomic
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ENDINGS: dict[Format, tuple[str, ...]] = {"html": (".html", ".htm"), "md": (".md
 def run(arguments: list[str]) -> int:
     about = "Make one self-contained page of stored trials: conclusions, tables, figures."
     about += " The same trials give the same page."
-    tyro.cli(_report, prog="riesz report", description=about, args=arguments)
+    parse(_report, arguments, prog="riesz report", description=about)
     return 0
 
 
@@ -44,6 +45,8 @@ def _report(
     from riesz_lab.report import report
 
     chosen = format_of(output, format)
+    if chosen == "html" and str(output) == "-" and sys.stdout.isatty():
+        raise ConfigError("expected a file for a page of megabytes: -o report.html; for the screen: --format md -o -")
     target = output or Path(f"report.{chosen}")
     write(target, content(chosen, report.read(*folders, margin=margin), target, title))
 
@@ -64,7 +67,7 @@ def content(chosen: Format, evidence: Evidence, target: Path, title: str) -> str
 def write(target: Path, content: str) -> None:
     """Write a file atomically and print its path; - is the screen."""
     if str(target) == "-":
-        sys.stdout.write(content)
+        sys.stdout.write(printable(content, keep="\r\n\t") if sys.stdout.isatty() else content)
         return
     atomic.write_bytes(target, content.encode())
     print(f"Report: {target.resolve()} ({len(content.encode()) / 1e6:.1f} MB)")

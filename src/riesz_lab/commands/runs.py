@@ -10,8 +10,9 @@ from typing import Annotated
 
 import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
-from riesz_lab.errors import ConfigError, LabError, unknown
+from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.statistics import paired
 from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.selection import distinguishing, record, select
@@ -38,8 +39,7 @@ def run(arguments: list[str]) -> int:
     if not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("command of riesz runs", arguments[0], commands))
     about = "List, compare, export and remove stored trials."
-    parse = tyro.extras.subcommand_cli_from_dict
-    return int(parse(commands, prog="riesz runs", description=about, args=arguments))
+    return int(parse(commands, arguments, prog="riesz runs", description=about))
 
 
 def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> int:
@@ -108,7 +108,7 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
     comparison = paired(*scores, margin=margin, higher_is_better=directions.pop(), percent=is_percent(score))
     for name, side in zip(("baseline", "method"), sides, strict=True):
         print(f"{name}: {side[0].config.recipe}, {side[0].config.metric}, group {side[0].config.group}")
-    print(f"{score.replace('_', ' ')} of the last epoch, method against baseline: {comparison.sentence}.")
+    print(f"{printable(score).replace('_', ' ')} of the last epoch, method against baseline: {comparison.sentence}.")
     return 0
 
 
@@ -144,7 +144,7 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
                     shutil.rmtree(path)
                 except OSError as error:
                     raise LabError(f"cannot remove {path}: {error.strerror or error}") from None
-        print(f"{'removed' if yes else 'would be removed'}: {path}")
+        print(printable(f"{'removed' if yes else 'would be removed'}: {path}"))
     if paths and not yes:
         print(f"{len(paths)} trials. Remove them with --yes")
     return 0
@@ -173,7 +173,9 @@ def _describe(trial: StoredTrial) -> str:
 
 
 def _print_broken(store: Store) -> None:
+    for path, counted in store.copies.items():
+        print(printable(f"counted once: {path} is the same trial as {counted}"))
     for path, reason in store.broken.items():
-        print(f"left out, cannot be read: {path} ({reason})")
+        print(printable(f"left out, cannot be read: {path} ({reason})"))
     if store.broken:
         print("Remove them with: riesz runs remove --broken --yes")

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.data import data_folder
-from riesz_lab.errors import ConfigError
+from riesz_lab.errors import ConfigError, printable
 from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store, export, open_store
+from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import SWEEPS, Sweep, results, sweep, tuning
 from riesz_lab.sweeps.dry_run import print_dry_run
 from riesz_lab.sweeps.running.display import make_display
@@ -95,7 +96,7 @@ def run(arguments: list[str]) -> int:
         raise ConfigError(f"the sweep comes first: riesz sweep NAME {name} ...; `riesz sweep` lists them")
     chosen = sweep(name)
     about = f"{chosen.about}. In the paper: {chosen.reproduces}."
-    options = tyro.cli(Options, prog=f"riesz sweep {name}", description=about, args=arguments[1:])
+    options = parse(Options, arguments[1:], prog=f"riesz sweep {name}", description=about)
     return _run(chosen.with_trials(options.trials).only(options.only), options)
 
 
@@ -134,8 +135,11 @@ def _train(stage: Sweep, options: Options) -> int:
         task_class(config.task).check(config, folder, None)
         Hardware(accelerator=options.accelerator).check(config)
     pending = find_pending(configs, options.runs, retry_failed=options.retry_failed)
+    for config in configs:
+        if config.id in pending.done:  # trained for another sweep, or before
+            Trial(options.runs, config).add_sweep(stage.name, stage.comparisons)
     for path, reason in pending.aside.items():
-        print(f"set aside: {path} ({reason}); its trial is trained anew")
+        print(printable(f"set aside: {path} ({reason}); its trial is trained anew"))
     print(
         f"{stage.name}: {len(configs)} trials, {len(pending.done)} complete, {pending.interrupted} to be continued, "
         f"{len(pending.waiting) - pending.interrupted} new, {len(pending.failed)} failed before"
@@ -145,7 +149,12 @@ def _train(stage: Sweep, options: Options) -> int:
         print(f"On {executor.description}.")
         display = make_display(options.progress, stage, pending, options.runs, executor.slots)
         settings = RunSettings(
-            runs=options.runs, data_dir=folder, accelerator=options.accelerator, save_every=options.save_every
+            runs=options.runs,
+            data_dir=folder,
+            accelerator=options.accelerator,
+            save_every=options.save_every,
+            sweep=stage.name,
+            family=stage.comparisons,
         )
         try:
             drive(pending, executor, settings, retries=options.retries, watcher=display)
@@ -156,7 +165,7 @@ def _train(stage: Sweep, options: Options) -> int:
     for arm in stage.arms:
         for config in stage.configs(arm):
             if config.id in pending.failed:
-                print(f"  {arm.label}, seed {config.seed} ({config.id}): {pending.failed[config.id]}")
+                print(f"  {arm.label}, seed {config.seed} ({config.id}): {printable(pending.failed[config.id])}")
     return len(pending.failed)
 
 

@@ -9,8 +9,9 @@ from typing import Annotated
 import torch
 import tyro
 
+from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
-from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.errors import ConfigError, LabError, printable
 from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.store.files import read_config
 from riesz_lab.training import progress
@@ -54,7 +55,9 @@ class _Options:
 
 
 def run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments:
+        raise ConfigError("expected a recipe: riesz train RECIPE; `riesz recipes` lists them")
+    if arguments[0] in ("-h", "--help"):
         print(USAGE.format(recipes="\n  ".join(RECIPES)))
         return 0
     name = arguments[0]
@@ -78,7 +81,7 @@ def run(arguments: list[str]) -> int:
         tensorboard=options.run.tensorboard,
     )
     if is_main_process():
-        print(summary(outcome))
+        print(printable(summary(outcome), keep="\n"))
     return 0
 
 
@@ -103,17 +106,19 @@ def _parse(name: str, arguments: list[str]) -> _Options:
     if name.endswith(".json") and not Path(name).is_file():
         raise LabError(f"config {name!r} does not exist")
     config = read_config(Path(name)) if name.endswith(".json") else recipe(name)
-    options = tyro.cli(
+    options = parse(
         tyro.conf.configure(tyro.conf.OmitArgPrefixes)(_Options),
+        arguments,
         prog=f"riesz train {name}",
         description=f"Train one trial of the recipe {config.recipe}: every setting, and its value in the recipe.",
-        args=arguments,
         default=_Options(config=config),
     )
+    assert isinstance(options, _Options)
     # A file may come from anyone: code that it names is run only if the user names it too.
+    named = {*arguments, *(argument.partition("=")[2] for argument in arguments if argument.startswith("--"))}
     for setting in ("dataset", "model", "optimizer") if name.endswith(".json") else ():
         value = getattr(options.config, setting)
-        if ":" in value and value not in arguments:
+        if ":" in value and value not in named:
             trust = f"If you trust it, say so: --{setting} {value}"
             raise ConfigError(f"{name} asks to run code, {setting}={value!r}. {trust}")
     return options

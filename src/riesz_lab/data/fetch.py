@@ -18,7 +18,7 @@ import pooch
 
 from riesz_lab.data.images import cifar10, idx
 from riesz_lab.data.images.catalog import Source, builtin
-from riesz_lab.errors import BadFileError, LabError, MissingDataError
+from riesz_lab.errors import BadFileError, LabError, MissingDataError, first_line
 from riesz_lab.utils import atomic
 
 CHUNK = 2**20
@@ -68,11 +68,12 @@ def _download(source: Source, folder: Path, quiet: bool) -> None:
         pooch.retrieve(source.url, source.checksum, fname=source.name, path=folder, downloader=download)
     except Exception as error:  # every layer of the network has its own errors
         (folder / f"{source.name}.part").unlink(missing_ok=True)
-        reason = str(error) or type(error).__name__
+        # An OSError of requests quotes its own objects; that there is no connection is all there is to say.
+        offline = isinstance(error, ConnectionError) or type(error).__name__ in ("ConnectionError", "ConnectTimeout")
+        reason = "there is no connection to it" if offline else first_line(error)
         raise MissingDataError(
-            f"{source.name} could not be downloaded from {source.url}: {reason[:300]}\n"
-            f"To put it there by hand: {folder / source.name}\n"
-            f"Expected: {source.size} bytes, {source.checksum}"
+            f"{source.name} could not be downloaded from {source.url}: {reason}; to put it there by hand, save it as "
+            f"{folder / source.name} ({source.size} bytes, {source.checksum})"
         ) from None
 
 

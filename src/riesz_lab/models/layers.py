@@ -1,8 +1,10 @@
-"""What several models share: He initialisation, stacks of 3x3 convs, checks of options."""
+"""What several models share: He initialisation, stacks of 3x3 convs, spectral norm in parts, checks of options."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from torch import nn
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 
 def he_init(model: nn.Module) -> None:
@@ -28,6 +30,19 @@ def conv_stack(channels: int, filters: Iterable[int], *, norm: bool) -> nn.Seque
         layers.append(nn.ReLU(inplace=norm))
         channels = outputs
     return nn.Sequential(*layers)
+
+
+@contextmanager
+def held_spectral_norms(models: Iterable[nn.Module]) -> Iterator[None]:
+    """Keep spectral norm's estimates: a batch in parts takes one step of power iteration, not one for each part."""
+    training = [m for model in models for m in model.modules() if isinstance(m, _SpectralNorm) and m.training]
+    for norm in training:
+        norm.eval()
+    try:
+        yield
+    finally:
+        for norm in training:
+            norm.train()
 
 
 def check_positive(**options: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from riesz_lab.errors import printable
 from riesz_lab.report.content import Cell, Table, number
 from riesz_lab.report.labels import scale, score_label
 from riesz_lab.statistics import Comparison, components, format_p
@@ -45,7 +46,7 @@ def comparison_table(comparisons: Comparisons) -> Table:
     return Table(
         caption=f"{comparisons.sweep.name}: {comparisons.sweep.about}",
         head=HEAD,
-        rows=[_cells(row, comparisons.percent) for row in comparisons.rows.values()],
+        rows=[_cells(row, _role(row, comparisons), comparisons.percent) for row in comparisons.rows.values()],
         numbers=frozenset(range(2, 13)),
         note=_note(comparisons),
     )
@@ -61,7 +62,8 @@ def format_comparisons(comparisons: Comparisons, rates: Rates | None = None, not
     lines = [plain_table(head, rows, right=range(2, len(head))), f"{table.note} p is that of the paired t test."]
     if any(len(row.scores) < row.wanted for row in comparisons.rows.values()):
         lines.append("Not complete. Stopping as soon as a claim appears makes false claims more likely.")
-    return "\n".join([*lines, *notes, *_spread_sources(comparisons), "", *comparisons.sentences])
+    lines += [*notes, *_spread_sources(comparisons), "", *comparisons.sentences]
+    return printable("\n".join(lines), keep="\n")
 
 
 def tuning_notes(rates: Rates | None) -> list[str]:
@@ -112,7 +114,13 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
     return buffer.getvalue()
 
 
-def _cells(row: Row, percent: bool) -> list[Cell | str]:
+def _role(row: Row, comparisons: Comparisons) -> str:
+    """What an arm without a comparison is in its table: nothing is its baseline where none was run."""
+    compared = any(other.arm.baseline == row.arm.label for other in comparisons.rows.values())
+    return "baseline" if compared or row.arm.config.metric == "identity" else "not compared"
+
+
+def _cells(row: Row, role: str, percent: bool) -> list[Cell | str]:
     times, digits = (100.0, 2) if percent else (1.0, 4)
     scores, comparison, variances, collapsed = _finite(row), row.comparison, "", ""
     if comparison and comparison.variance_ratio is not None:
@@ -125,7 +133,7 @@ def _cells(row: Row, percent: bool) -> list[Cell | str]:
     wanted = f" of {row.wanted}" if len(row.trials) < row.wanted else ""
     return [
         row.arm.label,
-        comparison.verdict if comparison else "baseline",
+        comparison.verdict if comparison else role,
         Cell(f"{len(row.trials)}{wanted}", len(row.trials)),
         number(times * statistics.fmean(scores) if scores else None, f".{digits}f"),
         number(times * statistics.stdev(scores) if len(scores) > 1 else None, f".{digits}f"),

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from riesz_lab.errors import printable
+
 # Readable on white and on the page's dark background: contrast 3 or more against both.
 PALETTE = ("#64748b", "#2f7ed8", "#d9541e", "#1a9468", "#a35fd0", "#a97f00", "#d6457a", "#00909b")
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -43,6 +45,10 @@ class Series:
     color: int = 0
     dash: int = 0
     note: str = ""
+
+    def __post_init__(self) -> None:
+        _make_printable(self, "name")
+        object.__setattr__(self, "x", [printable(x) if isinstance(x, str) else x for x in self.x])
 
     @property
     def hex_color(self) -> str:
@@ -87,6 +93,9 @@ class Panel:
     y_range: tuple[float, float] | None = None
     sideways: bool = False
 
+    def __post_init__(self) -> None:
+        _make_printable(self, "title", "x", "y")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
@@ -111,6 +120,12 @@ class Figure:
         for series in (series for panel in self.panels for series in panel.series):
             legend.setdefault(series.name, series)
         return legend
+
+
+def _make_printable(record: object, *names: str) -> None:
+    """Names in figures come from files: layers, scores, functions."""
+    for name in names:
+        object.__setattr__(record, name, printable(getattr(record, name)))
 
 
 def short(value: float | None) -> float | None:

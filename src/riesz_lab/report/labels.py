@@ -73,7 +73,7 @@ def scale(config: Config) -> str:
 def short_scale(config: Config) -> str:
     """The same in a few words."""
     if config.task == "own":
-        return _function(config)
+        return f"{_function(config)}, version {version(config)}"
     return f"{dataset(config)}, {network(config.model)}, batch {config.batch_size}"
 
 
@@ -91,6 +91,11 @@ def network(model: str) -> str:
 def score_label(score: str) -> str:
     """The name of a score in words, such as "test accuracy"."""
     return score.replace("_", " ")
+
+
+def version(config: Config) -> str:
+    """What tells apart the versions of a user's function: the beginning of its hash."""
+    return config.model.partition("@")[2][:6]
 
 
 def _function(config: Config) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 
+from riesz_lab.errors import printable
 from riesz_lab.report.content import Page, Table
 from riesz_lab.report.figure import Figure
 
@@ -39,5 +40,5 @@ def _table(table: Table) -> list[str]:
 
 def escape(text: str) -> str:
     """Text that is read as text alone in Markdown, HTML included."""
-    flat = html.escape(" ".join(text.split()), quote=False)
+    flat = html.escape(printable(" ".join(text.split())), quote=False)
     return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", flat)

@@ -128,6 +128,14 @@
     }));
   }
 
+  // -- wide tables: say that there is more ---------------------------------------------------------------------------
+  const showHints = () => {
+    for (const box of document.querySelectorAll(".scroll")) box.previousElementSibling.hidden = box.scrollWidth <= box.clientWidth + 1;
+  };
+  window.addEventListener("resize", showHints);
+  for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", showHints);
+  showHints();
+
   // -- paper: everything drawn, in light colours, as wide as the sheet ---------------------------------------------
   window.addEventListener("beforeprint", () => {
     printing = true;

@@ -22,6 +22,7 @@ import jinja2
 import markupsafe
 
 from riesz._version import __version__
+from riesz_lab.errors import printable
 from riesz_lab.report import plotting
 from riesz_lab.report.content import Page
 from riesz_lab.report.figure import Figure, Panel
@@ -30,7 +31,11 @@ from riesz_lab.report.figure import Figure, Panel
 def html(page: Page) -> str:
     """The page as text."""
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
     )
     environment.filters |= {
         "slug": lambda text: re.sub(r"[^a-z]+", "-", text.lower()),
@@ -50,6 +55,12 @@ def html(page: Page) -> str:
         policy=_policy(scripts),
         version=__version__,
     )
+
+
+def _finalize(value: object) -> object:
+    # Invisible characters can reverse how a name reads on a page, too.
+    plain = isinstance(value, str) and not isinstance(value, markupsafe.Markup)
+    return printable(value, keep="\n\t") if plain else value  # type: ignore[arg-type]
 
 
 def _policy(scripts: list[str]) -> str:

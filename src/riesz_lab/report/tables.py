@@ -1,7 +1,9 @@
 """The tables of comparisons that the trials of a store allow.
 
-Trials of a known sweep are compared as that sweep says. Other trials (the demo, `riesz compare`, trials by hand) are
-compared with the plain optimizer at the same settings, permuted channels with the true order.
+Trials that were run for a known sweep are compared as that sweep says. Other trials (the demo, `riesz compare`, trials
+by hand) are compared with the plain optimizer at the same settings, permuted channels with the true order. A trial
+records the sweeps it was run for. A claim is corrected for as many comparisons as any of them plans; if none is
+recorded, for as many as any known sweep with these settings plans, since it may have been one of them.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from riesz_lab.config import SEEDS, Config
-from riesz_lab.report.labels import scale
+from riesz_lab.report.labels import scale, version
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
 from riesz_lab.sweeps.methods import baseline, method, setting
@@ -27,7 +29,11 @@ def tables(store: Store, margin: float) -> list[Table]:
     for trial in store.trials:
         if trial.result is not None:
             groups.setdefault(trial.config.group, []).append(trial)
-    stored = [(sweep, [a.config.group for a in sweep.arms if a.config.group in groups]) for sweep in _known_sweeps()]
+    run_for = {group: {name for trial in trials for name in trial.sweeps()} for group, trials in groups.items()}
+    stored = [
+        (sweep, [arm.config.group for arm in sweep.arms if sweep.name in run_for.get(arm.config.group, ())])
+        for sweep in _known_sweeps()
+    ]
     stored.sort(key=lambda pair: (-len(pair[1]), -len(pair[1]) / len(pair[0].arms)))
     covered: set[str] = set()
     chosen: list[Sweep] = []
@@ -67,7 +73,22 @@ def _with_seeds(sweep: Sweep, trials: list[StoredTrial], planned: bool = True) -
         key=lambda seeds: [-1 if seed is None else seed for _, seed in seeds],
     )
     settings = {field.name: getattr(sweep, field.name) for field in fields(sweep)}
+    settings["family"] = max(sweep.comparisons, *map(_family, trials))
     return _StoredSweep(**settings, stored_seeds=tuple(seeds), planned=planned)
+
+
+def _family(trial: StoredTrial) -> int:
+    """The most comparisons that a sweep with this trial plans."""
+    return max((trial.sweeps() or {"": _known_families().get(trial.config.group, 0)}).values())
+
+
+@lru_cache(maxsize=1)
+def _known_families() -> dict[str, int]:
+    families: dict[str, int] = {}
+    for sweep in _known_sweeps():
+        for arm in sweep.arms:
+            families[arm.config.group] = max(families.get(arm.config.group, 0), sweep.comparisons)
+    return families
 
 
 def _sweeps_by_setting(trials: list[StoredTrial], margin: float) -> Iterator[Sweep]:
@@ -76,10 +97,16 @@ def _sweeps_by_setting(trials: list[StoredTrial], margin: float) -> Iterator[Swe
     for trial in trials:
         if not trial.config.hold_out:  # those served to choose a learning rate
             by_setting.setdefault(setting(trial.config), []).append(trial)
+    versions: dict[str, set[str]] = {}
+    for base in by_setting:
+        versions.setdefault(base.recipe, set()).add(version(base))
     for base, chosen in by_setting.items():
         configs = {method(t.config): replace(t.config, seed=0, init_seed=None, data_seed=None) for t in chosen}
         plain = method(base)
         names = sorted(configs, key=lambda name: (name != plain, name))
         arms = tuple(Arm(name, configs[name], baseline(configs[name], names)) for name in names)
-        sweep = Sweep(name=base.recipe, about=scale(base), reproduces="", arms=arms, margin=margin)
+        title = base.recipe
+        if len(versions[title]) > 1:  # after an edit of the script
+            title += f", version {version(base)}"
+        sweep = Sweep(name=title, about=scale(base), reproduces="", arms=arms, margin=margin)
         yield _with_seeds(sweep, chosen, planned=False)

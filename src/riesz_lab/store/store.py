@@ -7,7 +7,7 @@ from pathlib import Path
 
 from riesz_lab.config import Config
 from riesz_lab.errors import BadFileError, LabError
-from riesz_lab.store.files import Row, TrialFiles, read_config, read_json, read_rows
+from riesz_lab.store.files import Row, TrialFiles, read_config, read_json, read_rows, read_sweeps
 from riesz_lab.store.result import Result, Which, read_result
 
 
@@ -42,6 +42,10 @@ class StoredTrial:
     def higher_is_better(self) -> bool:
         return self.result is None or self.result.higher_is_better
 
+    def sweeps(self) -> dict[str, int]:
+        """The sweeps it was run for, with the number of comparisons that each plans."""
+        return read_sweeps(self.files.sweeps_file)
+
     def history(self) -> list[Row]:
         return read_rows(self.files.history_file)
 
@@ -55,21 +59,33 @@ class StoredTrial:
 
 
 class Store:
-    """All trials below some folders.
+    """All trials below some folders, each once: folders may overlap, and hold links and copies.
 
     Attributes:
         trials: the readable ones, in order of their paths.
         broken: directories that look like trials and cannot be read, with the reason.
+        copies: further directories of a trial, with the one that counts: a complete one, else the first.
     """
 
     def __init__(self, *folders: Path | str):
-        self.trials: list[StoredTrial] = []
         self.broken: dict[Path, str] = {}
-        for file in sorted(file for folder in folders for file in _configs(Path(folder))):
+        self.copies: dict[Path, Path] = {}
+        by_id: dict[str, list[StoredTrial]] = {}
+        directories = {
+            file.parent.resolve(): file.parent for file in sorted(_configs(*map(Path, folders)), reverse=True)
+        }
+        for path in sorted(directories.values()):
             try:
-                self.trials.append(read_trial(file.parent))
+                trial = read_trial(path)
+                by_id.setdefault(trial.config.id, []).append(trial)
             except (LabError, OSError) as error:
-                self.broken[file.parent] = str(error)
+                self.broken[path] = str(error)
+        self.trials: list[StoredTrial] = []
+        for same in by_id.values():
+            first = max(same, key=lambda trial: trial.result is not None)  # the first of equals
+            self.trials.append(first)
+            self.copies |= {trial.path: first.path for trial in same if trial is not first}
+        self.trials.sort(key=lambda trial: trial.path)
 
     def groups(self) -> dict[str, list[StoredTrial]]:
         """Trials that differ by their seeds alone, by the id of the group."""
@@ -86,10 +102,11 @@ def open_store(folder: Path) -> Store:
     return Store(folder)
 
 
-def _configs(folder: Path) -> Iterable[Path]:
+def _configs(*folders: Path) -> Iterable[Path]:
     # A trial is RUNS/<recipe>/<trial>; a folder of one recipe or one trial is accepted too.
-    for pattern in ("config.json", "*/config.json", "*/*/config.json"):
-        yield from folder.glob(pattern)
+    for folder in folders:
+        for pattern in ("config.json", "*/config.json", "*/*/config.json"):
+            yield from folder.glob(pattern)
 
 
 def read_trial(path: Path) -> StoredTrial:

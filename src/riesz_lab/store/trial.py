@@ -15,7 +15,16 @@ from filelock import FileLock, Timeout
 
 from riesz_lab.config import Config
 from riesz_lab.errors import BadFileError, BusyError, LabError
-from riesz_lab.store.files import Row, TrialFiles, append_row, read_config, read_json, read_rows, write_rows
+from riesz_lab.store.files import (
+    Row,
+    TrialFiles,
+    append_row,
+    read_config,
+    read_json,
+    read_rows,
+    read_sweeps,
+    write_rows,
+)
 from riesz_lab.store.result import Result, read_result
 from riesz_lab.utils import atomic
 
@@ -64,6 +73,13 @@ class Trial(TrialFiles):
         if not self.config_file.exists():
             self._write_config()
         atomic.write_json(self.failure_file, {"reason": reason, "details": details})
+
+    def add_sweep(self, name: str, family: int) -> None:
+        """Record a sweep that the trial is run for, and how many comparisons a claim of it is corrected for."""
+        sweeps = read_sweeps(self.sweeps_file)
+        if sweeps.get(name, -1) < family:
+            atomic.make_directory(self.path)
+            atomic.write_json(self.sweeps_file, sweeps | {name: family})
 
     def add_session(self, environment: dict[str, Any]) -> None:
         """Record where this session runs, if it differs from the last one."""

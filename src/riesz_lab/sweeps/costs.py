@@ -69,8 +69,10 @@ def gpu_hours(config: Config) -> float | None:
 def format_hours(hours: float | None) -> str:
     if hours is None:
         return "?"
+    if 3600 * hours < 59.5:
+        return f"{max(1, round(3600 * hours))} s"
     if hours < 1.5:
-        return f"{max(1, round(60 * hours))} min"
+        return f"{round(60 * hours)} min"
     return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 

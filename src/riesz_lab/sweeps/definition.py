@@ -48,6 +48,11 @@ class Sweep:
     def __getitem__(self, label: str) -> Arm:
         return {arm.label: arm for arm in self.arms}[label]
 
+    @property
+    def comparisons(self) -> int:
+        """How many comparisons a claim is corrected for."""
+        return self.family or sum(arm.baseline is not None for arm in self.arms)
+
     def with_trials(self, count: int | None) -> Sweep:
         return self if count is None else replace(self, trials=count)
 
@@ -67,7 +72,7 @@ class Sweep:
         while more := {self[label].baseline for label in needed} - needed - {None}:
             needed |= more  # type: ignore[arg-type]
         kept = tuple(arm for arm in self.arms if arm.label in needed)
-        return replace(self, arms=kept, family=self.family or sum(arm.baseline is not None for arm in self.arms))
+        return replace(self, arms=kept, family=self.comparisons)
 
     def seeds(self) -> Iterator[dict[str, int]]:
         """The seeds of an arm's trials, as settings."""

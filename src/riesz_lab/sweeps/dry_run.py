@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
-from riesz_lab.config import Config
+from riesz_lab.config import SEEDS, Config
+from riesz_lab.errors import printable
+from riesz_lab.recipes import RECIPES
 from riesz_lab.sweeps import costs
 from riesz_lab.sweeps.definition import Sweep
+from riesz_lab.sweeps.methods import PLAIN
 from riesz_lab.sweeps.running.pending import find_pending
 from riesz_lab.utils.tables import print_table
 
@@ -35,7 +38,7 @@ def print_dry_run(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> No
         )
     print(f"CPU: {costs.MEASURED_ON}; a rough estimate. GPU: {costs.GPU_ASSUMED}.")
     for path, reason in pending.aside.items():
-        print(f"damaged: {path} ({reason}); it would be set aside and trained anew")
+        print(printable(f"damaged: {path} ({reason}); it would be set aside and trained anew"))
 
 
 def _setting(config: Config) -> str:
@@ -46,11 +49,24 @@ def _setting(config: Config) -> str:
         parts.append(config.control)
     if config.smooth_epochs is not None:
         parts.append(f"first {config.smooth_epochs} epochs")
-    return ", ".join([*parts, f"lr {config.lr:g}"])
+    return ", ".join([*parts, f"lr {config.lr:g}", *_changes(config)])
+
+
+def _changes(config: Config) -> list[str]:
+    """The settings besides those of the method that are not the recipe's: what is run is not what its name says."""
+    if config.recipe not in RECIPES:
+        return []
+    usual, ours = RECIPES[config.recipe]().to_dict(), config.to_dict()
+    method = (*PLAIN, *SEEDS, "recipe", "lr")
+    return [f"{name}={_format(ours[name])}" for name in ours if name not in method and ours[name] != usual[name]]
+
+
+def _format(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _format_sum(hours: list[float | None]) -> str:
     if hours and all(each is None for each in hours):
         return "an unknown time"
     total = sum(each or 0.0 for each in hours)
-    return f"{total:,.0f} hours" if total >= 10 else f"{total:.2g} hours"
+    return f"{total:,.0f} hours" if total >= 10 else costs.format_hours(total)

@@ -47,6 +47,10 @@ class Table:
         ]
 
     @property
+    def higher_is_better(self) -> bool:
+        return _score(self.sweep, [trial for row in self.rows.values() for trial in row.trials.values()])[1]
+
+    @property
     def percent(self) -> bool:
         return is_percent(self.score)
 

@@ -14,7 +14,6 @@ from riesz_lab.store import Store
 from riesz_lab.sweeps.costs import images
 from riesz_lab.sweeps.definition import Arm, Sweep
 from riesz_lab.sweeps.results import results
-from riesz_lab.tasks import task_class
 
 FIRST_SEED = 1000
 
@@ -61,8 +60,9 @@ def search(sweep: Sweep, tuning: Tuning) -> Sweep:
 
 def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
     """The best rate of every arm, once all its tuning trials are complete. Of equals, the smaller."""
-    rows = results(search(sweep, tuning), store).rows
-    sign = 1 if task_class(sweep.arms[0].config.task).higher_is_better else -1
+    table = results(search(sweep, tuning), store)
+    # From the stored trials: a task of the user's own says it for each trial.
+    rows, sign = table.rows, 1 if table.higher_is_better else -1
     chosen = {}
     for arm in sweep.arms:
         scores: dict[float, float | None] = {}

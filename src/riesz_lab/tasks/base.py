@@ -80,7 +80,8 @@ class Task(ABC):
 
     @abstractmethod
     def losses(self, part: Any) -> Iterator[tuple[str, Tensor]]:
-        """The loss of each optimizer on a part of a batch, in the order of their steps; also feeds the meters."""
+        """The loss of each optimizer on a part of a batch, one for each, in the order of their steps; also feeds the
+        meters. The next is asked for once the step before it is done, for all parts of the batch."""
 
     @abstractmethod
     def size(self, part: Any) -> int:

@@ -8,12 +8,15 @@ Requirements it meets:
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from riesz_lab.errors import StoppedError
+from riesz_lab.models.layers import held_spectral_norms
 from riesz_lab.store.result import Status
 from riesz_lab.tasks.optimizers import rate_factor
 from riesz_lab.training import parallel, resume
@@ -84,17 +87,27 @@ class Loop:
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
             optimizer.zero_grad()
-        for number, part in enumerate(parts):
-            last = number == len(parts) - 1
-            share = task.share(part, parts)
-            with ExitStack() as stack:
-                if not last and session.context.world > 1:
-                    for model in task.models.values():
-                        stack.enter_context(session.fabric.no_backward_sync(model))
-                for name, loss in task.losses(part):
-                    session.fabric.backward(loss if share == 1 else loss * share)
-                    if last:
-                        self._update(name)
+        losses = [task.losses(part) for part in parts]
+        shares = [task.share(part, parts) for part in parts]
+        # Part by part within each optimizer's turn: a loss that is computed after another network's step sees that
+        # step in every part, as in an undivided batch.
+        for _ in task.optimizers:
+            for number, (part_losses, share) in enumerate(zip(losses, shares, strict=True)):
+                name = self._add_gradient(part_losses, share, first=number == 0, last=number == len(parts) - 1)
+            self._update(name)
+
+    def _add_gradient(self, losses: Iterator[tuple[str, Tensor]], share: float, *, first: bool, last: bool) -> str:
+        """Add the gradient of a part's next loss to those before it; returns the name of its optimizer."""
+        session, models = self.session, self.session.task.models.values()
+        with ExitStack() as stack:
+            if not last and session.context.world > 1:
+                for model in models:
+                    stack.enter_context(session.fabric.no_backward_sync(model))
+            if not first:
+                stack.enter_context(held_spectral_norms(models))
+            name, loss = next(losses)
+            session.fabric.backward(loss if share == 1 else loss * share)
+        return name
 
     def _update(self, name: str) -> None:
         session = self.session

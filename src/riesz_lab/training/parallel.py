@@ -93,6 +93,15 @@ def full_tensors(value: Any, keep: bool = True) -> Any:
     return full.cpu() if keep else None
 
 
+def gather_objects(value: Any, world: int) -> list[Any]:
+    """The value of every process, by rank. Every process must call this."""
+    if world == 1:
+        return [value]
+    values: list[Any] = [None] * world
+    dist.all_gather_object(values, value)
+    return values
+
+
 def shard_like(value: Tensor, like: Any) -> Tensor:
     """A full tensor, sharded as `like` is. Every process has all of it, so nothing is sent."""
     if not is_dtensor(like):

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
+from riesz_lab.errors import printable
+
 Kind = Literal["auto", "live", "plain", "none"]
 Means = Callable[[], dict[str, float]]
 
@@ -118,7 +120,7 @@ def format_scores(values: dict[str, Any]) -> str:
         if name in ("epoch", "step", "lr") or value is None:
             continue
         text = f"{100 * value:.2f}%" if name.endswith(("accuracy", "miou")) else f"{value:.4f}"
-        shown.append(f"{name.replace('_', ' ')} {text}")
+        shown.append(f"{printable(name).replace('_', ' ')} {text}")
     return "  ".join(shown)
 
 

@@ -15,6 +15,8 @@ def save(session: Session) -> None:
     """Write a checkpoint. Every process calls this at the same step; the main one writes."""
     state, task, main = session.state, session.task, session.is_main
     meters = task.meters.state(session.context.add_up)
+    # Dropout of every process draws from its own generators.
+    randomness_of_ranks = parallel.gather_objects(randomness.state(), session.context.world)
     if not main and not session.sharded:
         return
     saved = {
@@ -26,7 +28,8 @@ def save(session: Session) -> None:
         "meters": meters,
         "optimizers": {n: parallel.full_tensors(o.state_dict(), main) for n, o in task.optimizers.items()},
         "precision": session.fabric.strategy.precision.state_dict(),
-        "randomness": randomness.state(),
+        "randomness": randomness_of_ranks[0],
+        "randomness_of_others": randomness_of_ranks[1:],
         "watch": session.recorder.state(),
     }
     checkpoint.save(session.trial.checkpoints, state.step, session.models, saved, write=main)
@@ -69,8 +72,9 @@ def _restore(session: Session, path: Path, weights: dict[str, Tensor], state: di
         session.fabric.strategy.precision.load_state_dict(state["precision"])
         task.meters.restore(state["meters"], first=session.is_main)
         session.recorder.restore(state.get("watch", {}))
-        if session.is_main:
-            randomness.restore(state["randomness"])
+        saved = [state["randomness"], *state.get("randomness_of_others", [])]
+        if session.context.rank < len(saved):  # a trial may continue on more processes than it was saved by
+            randomness.restore(saved[session.context.rank])
         session.state = State(int(state["step"]), int(state["epoch"]), int(state["batch"]), list(state["history"]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, BadFileError) as error:
         raise LabError(

@@ -1,6 +1,7 @@
 """Train one trial of any task: from its config, or from where it was interrupted, to its result."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from riesz_lab import models, tasks
 from riesz_lab.config import Config
 from riesz_lab.data import data_folder
+from riesz_lab.errors import LabError
 from riesz_lab.store import Result, environment
 from riesz_lab.store.result import Status
 from riesz_lab.store.trial import Trial
@@ -37,6 +39,16 @@ class Outcome:
     trained: bool
 
 
+@contextmanager
+def _exits_as_errors() -> Iterator[None]:
+    """A user's model or dataset that ends the process would end a sweep or a command in silence."""
+    try:
+        yield
+    except SystemExit as error:
+        raise LabError(f"code of the model or the dataset ended the process: SystemExit({error.code!r})") from error
+
+
+@_exits_as_errors()
 def train(
     config: Config,
     *,

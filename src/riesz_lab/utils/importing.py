@@ -20,6 +20,9 @@ def load_object(kind: str, path: str) -> Any:
         obj = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
     except (ImportError, ValueError, OSError) as error:
         raise ConfigError(f"{kind} {path!r}: module {module_name!r} cannot be imported: {error}") from None
+    except SystemExit as error:
+        expected = 'expected a module that does nothing when it is imported (if __name__ == "__main__": ...)'
+        raise ConfigError(f"{kind} {path!r}: {expected}, got SystemExit({error.code!r})") from None
     for part in name.split("."):
         if not hasattr(obj, part):
             raise ConfigError(f"{kind} {path!r}: {module_name!r} has no {name!r}")

@@ -2,9 +2,12 @@
 
 from collections.abc import Collection, Sequence
 
+from riesz_lab.errors import printable
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Columns under a head and a rule; those in `right` are flushed right."""
+    """Columns under a head and a rule; those in `right` are flushed right. Cells may come from any file."""
+    head, rows = [printable(name) for name in head], [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [
         "  ".join(

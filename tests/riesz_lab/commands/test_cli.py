@@ -10,7 +10,8 @@ import pytest
 
 from lab_helpers import write_idx
 from riesz_lab import cli
-from riesz_lab.commands import demo
+from riesz_lab.commands import completion, demo
+from riesz_lab.errors import LabError
 from riesz_lab.recipes import RECIPES
 
 
@@ -67,7 +68,7 @@ def test_misspelt_or_malformed_option(riesz, option, told):
         (("--model", "resnet"), "model 'resnet' is not known"),
         (("--dataset", "mnist6k"), "Did you mean 'mnist5k'"),
         (("--dataset", "mnist"), "riesz data fetch mnist"),
-        (("--precision", "16-mixed", "--accelerator", "cpu"), "precision: expected"),
+        (("--precision", "16-mixed", "--accelerator", "cpu"), "expected '32' or 'bf16-mixed' on a CPU"),
         (("--devices", "0"), "devices: expected 1 or more, got 0"),
         (("--threads", "0"), "threads: expected 1 or more, got 0"),
     ],
@@ -115,6 +116,69 @@ def test_a_config_from_a_file_runs_no_code_that_the_user_did_not_name(riesz, tmp
     status, _, err = riesz("train", "evil.json")
     assert status == 1
     assert "asks to run code, dataset='os:abort'" in err
+
+
+@pytest.mark.parametrize("named", [["--dataset=os:abort"], ["--dataset", "os:abort"]])
+def test_code_that_the_user_names_is_not_refused(riesz, tmp_path, monkeypatch, named):
+    (tmp_path / "mine.json").write_text('{"dataset": "os:abort"}')
+
+    def train(config, **_):
+        raise LabError(f"trained on {config.dataset}")
+
+    monkeypatch.setattr("riesz_lab.commands.train.train", train)
+    assert "trained on os:abort" in riesz("train", "mine.json", *named)[2]
+
+
+HELP = [
+    ["demo"], ["train", "demo"], ["sweep", "controls-mini"], ["report"], ["figure", "overview"], ["inspect"],
+    ["runs", "list"], ["runs", "compare"], ["runs", "export"], ["runs", "remove"], ["recipes"], ["data", "list"],
+    ["data", "fetch"], ["data", "verify"], ["data", "pack"], ["doctor"], ["completion"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", ["70", "100", "160"])
+def test_help_shows_no_none_and_no_empty_default(riesz, monkeypatch, columns):
+    for command in HELP:
+        monkeypatch.setenv("COLUMNS", columns)
+        status, out, _ = riesz(*command, "--help")
+        assert status == 0
+        flat = " ".join(out.replace("│", " ").split())
+        assert "usage: riesz" in flat
+        assert "{None}" not in flat
+        assert "default: )" not in flat.replace("default:)", "default: )")
+        assert "default: None" not in flat
+
+
+def test_train_without_a_recipe_is_an_error(riesz):
+    status, out, err = riesz("train")
+    assert (status, out) == (1, "")
+    assert "expected a recipe" in err
+
+
+def test_html_is_not_written_to_a_terminal(riesz, tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    status, _, err = riesz("report", "-o", "-")
+    assert status == 1
+    assert "expected a file" in err
+    assert "expected a file" not in riesz("report", "-o", "-", "--format", "md")[2]
+
+
+def test_completion_knows_every_command_name_and_option(riesz, tmp_path):
+    words = completion.completions()
+    assert set(words) == set(cli.COMMANDS)
+    assert {"demo", "--metric", "--batch-size", "--runs"} <= set(words["train"])
+    assert {"controls-mini", "--only", "--dry-run"} <= set(words["sweep"])
+    assert {"compare", "remove", "--where", "--broken"} <= set(words["runs"])
+    assert {"--seeds", "--controls"} <= set(words["compare"])
+    status, script, _ = riesz("completion", "bash")
+    assert status == 0
+    (tmp_path / "script").write_text(script)
+    ask = "source ./script; COMP_WORDS=(riesz train --batch-s); COMP_CWORD=2; _riesz; echo ${COMPREPLY[@]}"
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == ["--batch-size"]
+    assert "bashcompinit" in riesz("completion", "zsh")[1]
+    assert "complete -c riesz" in riesz("completion", "fish")[1]
 
 
 def test_a_divergent_trial_is_reported_without_a_stack_trace(riesz):

@@ -2,6 +2,7 @@
 
 import csv
 import fcntl
+import json
 import time
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from riesz_lab.config import Config
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
+from stored import change
 from sweep_helpers import short, write
 
 
@@ -140,3 +142,32 @@ def test_many_trials_are_read_and_how_long_it_takes_is_told(tmp_path, capsys, co
     with capsys.disabled():
         print(f"\n{count} trials are read in {seconds:.1f} s of CPU time, {waited:.1f} s on the clock")
     assert [trial.config.seed for trial in sorted(store.trials, key=lambda one: one.config.seed)] == list(range(count))
+
+
+def test_text_of_stored_files_cannot_write_to_the_terminal(riesz, tmp_path):
+    evil = "x\x1b]0;owned\x07\x9b31m\u202e"
+    for seed in range(2):
+        for metric in ("identity", "sobolev-tilde"):
+            trial = write(tmp_path / "runs", short(seed=seed, metric=metric, dataset=f"{evil}:d"), 0.5)
+            change(trial.path, "result.json", score=evil, last={evil: 0.5, "epoch": 1}, best={evil: 0.5, "epoch": 1})
+    failed = write(tmp_path / "runs", short(seed=5, dataset=f"{evil}:d"), 0.5)
+    failed.result_file.unlink()
+    failed.fail(f"because {evil}")
+    (write(tmp_path / "runs", short(seed=6), 0.5).path / "config.json").write_text(json.dumps({evil: 1}))
+    shown = ""
+    groups = [short(metric=metric, dataset=f"{evil}:d").group for metric in ("identity", "sobolev-tilde")]
+    for arguments in (
+        ["runs"], ["runs", "--each"], ["runs", "compare", *groups], ["runs", "remove", "--broken"],
+        ["train", trial.config_file], ["report", "-o", "r.md"], ["report", "-o", "r.html"], ["figure", "overview"],
+    ):  # fmt: skip
+        shown += "".join(riesz(*arguments)[1:])
+    shown += (tmp_path / "r.md").read_text() + (tmp_path / "r.html").read_text().partition("<body")[2]
+    assert r"because x\x1b]0;owned" in shown
+    assert not set("\x1b\x07\x9b\u202e") & set(shown)
+
+
+def test_a_setting_that_does_not_exist_has_no_absurd_suggestion(riesz, runs):
+    status, _, err = riesz("runs", "--where", "colour=red")
+    assert status == 1
+    assert "'colour' is not known" in err
+    assert "Did you mean" not in err

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from hostile_checkpoints import SENTINEL, cases, legacy, saved
 from riesz_lab import cli
 from riesz_lab.errors import BadFileError
-from riesz_lab.inspection import inspect, inspect_tensors, read_tensors, regularity
+from riesz_lab.inspection import inspect, inspect_tensors, read_tensors, regularity, sandbox
 from riesz_lab.inspection.regularity import correlation_curve
 
 HOSTILE = dict(cases())
@@ -19,6 +19,7 @@ HOSTILE = dict(cases())
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_end_in_a_clear_error(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sandbox, "CPU_SECONDS", 2)
     (tmp_path / name).write_bytes(HOSTILE[name])
     with pytest.raises(BadFileError, match=re.escape(name)):
         inspect(tmp_path / name)
@@ -27,6 +28,54 @@ def test_hostile_files_end_in_a_clear_error(name, tmp_path, monkeypatch):
 
 def test_there_are_at_least_20_hostile_files():
     assert len(HOSTILE) >= 20
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("doubled-key.pt", "takes more than 2 s"),
+        ("deep-key.pt", "SIGSEGV"),
+        ("tuple-key.pt", "expected names as keys, got a tuple"),
+        ("many-views.pt", "shares them among tensors of 786,432,000"),
+        ("text.pt", "it is text that begins '<svg"),
+        ("png.pt", "it is a PNG image"),
+        ("pickle.pt", "a pickle, which torch.save did not write"),
+    ],
+)
+def test_an_error_says_what_is_wrong_with_the_file(name, stated, tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "CPU_SECONDS", 2)
+    (tmp_path / name).write_bytes(HOSTILE[name])
+    with pytest.raises(BadFileError, match=re.escape(stated)):
+        read_tensors(tmp_path / name)
+
+
+def test_a_module_beside_the_file_is_not_imported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "torch.py").write_text(f"open({SENTINEL!r}, 'w')")
+    (tmp_path / "w.pt").write_bytes(saved(weights()))
+    assert len(read_tensors("w.pt")) == 3
+    assert not (tmp_path / SENTINEL).exists()
+
+
+def test_numbers_that_several_names_share_are_read(tmp_path):
+    shared = torch.randn(16, 8, 3, 3)
+    (tmp_path / "w.pt").write_bytes(saved({"a.weight": shared, "b.weight": shared, 3: shared[:8]}))
+    assert list(read_tensors(tmp_path / "w.pt")) == ["a.weight", "b.weight", "3"]
+
+
+@pytest.mark.parametrize("kind", ["pt", "safetensors"])
+def test_names_cannot_write_to_the_terminal(kind, tmp_path, riesz):
+    state = {"a\x1b[31m\nb\x9b\u202ec.weight": torch.randn(16, 8, 3, 3)}
+    file = tmp_path / f"w\x1b[32m.{kind}"
+    save_file(state, file) if kind == "safetensors" else file.write_bytes(saved(state))
+    status, out, _ = riesz("inspect", file)
+    assert status == 0
+    assert r"a\x1b[31m\nb\x9b\u202ec.weight" in out
+    assert not set("\x1b\x9b\u202e") & set(out)
+    (tmp_path / "junk\x1b[33m.pt").write_bytes(b"\x1b[31m junk")
+    _, _, err = riesz("inspect", tmp_path / "junk\x1b[33m.pt")
+    assert r"junk\x1b[33m.pt" in err
+    assert "\x1b" not in err
 
 
 def test_missing_file_and_folder_are_named(tmp_path):

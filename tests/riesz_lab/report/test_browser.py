@@ -91,6 +91,19 @@ def test_page_fits_and_is_quiet(chromium, demo_page, device, width, height, sche
     visit.assert_quiet()
 
 
+def test_a_phone_has_no_buttons_on_the_data_and_hints_at_wide_tables(chromium, demo_page):
+    visit = Visit(chromium, demo_page, width=390, height=844)
+    visit.draw_all()
+    bars = visit.page.locator(".modebar-container")
+    assert bars.count()
+    assert not any(bars.nth(index).is_visible() for index in range(bars.count()))
+    wide = "[...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth > box.clientWidth + 1,"
+    wide += " !box.previousElementSibling.hidden])"
+    shown = visit.page.evaluate(wide)
+    assert any(overflows for overflows, _ in shown)
+    assert all(overflows == hint for overflows, hint in shown)
+
+
 def test_hover_shows_a_value(visit):
     plot = visit.page.locator("#figure-curves .plot").last
     plot.scroll_into_view_if_needed()

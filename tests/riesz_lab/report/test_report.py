@@ -14,9 +14,11 @@ import pytest
 from riesz_lab import cli
 from riesz_lab.recipes import recipe
 from riesz_lab.report import page, picture, plotting, report
-from riesz_lab.report.comparison_view import comparisons_csv
+from riesz_lab.report.comparison_view import comparison_table, comparisons_csv
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.markdown import markdown
+from riesz_lab.store.trial import Trial
+from riesz_lab.sweeps import SWEEPS, results, sweep
 from stored import EVERY, change, store_sweep, store_trial
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "results"
@@ -233,3 +235,89 @@ def test_figure_without_data_says_what_it_needs(tmp_path, capsys):
     store_trial(tmp_path, recipe("demo"))
     assert cli.main(["figure", "fid", str(tmp_path)]) == 1
     assert "it needs riesz sweep spade-mini" in capsys.readouterr().err
+
+
+def test_a_trial_counts_once_however_it_is_reached(tmp_path):
+    runs = store_sweep(tmp_path / "runs", "regularity-mini", trials=3, only=2)
+    (tmp_path / "link").symlink_to(runs)
+    recipe_folder = next(path for path in runs.iterdir() if path.is_dir())
+    (runs / "again").symlink_to(recipe_folder)
+    shutil.copytree(recipe_folder, tmp_path / "copy" / recipe_folder.name)
+    once = report.read(recipe_folder)
+    assert len(once.store.trials) == 6
+    for folders in ([runs, recipe_folder], [recipe_folder, runs, tmp_path / "link"], [runs, tmp_path / "copy"]):
+        evidence = report.read(*folders)
+        assert len(evidence.store.trials) == 6
+        assert [len(trials) for methods in evidence.settings.values() for trials in methods.values()] == [3, 3]
+    assert len(evidence.store.copies) == 6
+    trial = evidence.store.trials[0]
+    trial.files.result_file.unlink()
+    again = report.read(runs, tmp_path / "copy").store
+    assert all(each.result is not None for each in again.trials)
+
+
+def test_the_page_names_the_sweep_that_was_run_and_corrects_as_it_does(tmp_path):
+    chosen = sweep("lambda-fashion-mini").with_trials(3).only(["lam = 1"])
+    for config in chosen.all_configs():
+        store_trial(tmp_path, config)
+        Trial(tmp_path, config).add_sweep(chosen.name, chosen.comparisons)
+    evidence = report.read(tmp_path)
+    assert [table.sweep.name for table in evidence.tables] == ["lambda-fashion-mini"]
+    printed = results(chosen, evidence.store).comparisons
+    for label, comparison in printed.items():
+        assert evidence.tables[0].comparisons[label].family == comparison.family == 8
+        assert evidence.tables[0].comparisons[label].p_holm == comparison.p_holm
+
+
+def test_without_a_record_no_sweep_is_named_and_the_correction_is_no_weaker(tmp_path):
+    for config in sweep("lambda-fashion-mini").with_trials(3).only(["lam = 1"]).all_configs():
+        store_trial(tmp_path, config)
+    tables = report.read(tmp_path).tables
+    assert not {table.sweep.name for table in tables} & set(SWEEPS)
+    assert all(comparison.family >= 8 for table in tables for comparison in table.comparisons.values())
+
+
+def test_a_sweep_of_ones_own_keeps_its_correction(tmp_path):
+    for metric in ("identity", "sobolev-tilde"):
+        for seed in range(2):
+            config = replace(recipe("demo"), recipe="mine", lr=0.03, metric=metric, seed=seed)
+            store_trial(tmp_path, config)
+            Trial(tmp_path, config).add_sweep("mine:sweep", 5)
+    (table,) = report.read(tmp_path).tables
+    assert [comparison.family for comparison in table.comparisons.values()] == [5]
+
+
+def test_versions_of_an_edited_script_are_told_apart(tmp_path):
+    for digest in ("1a2b3c4d5e6f", "99887766aabb"):
+        for metric in ("identity", "sobolev-tilde"):
+            for seed in range(2):
+                config = replace(recipe("demo"), recipe="compare-mine", task="own", optimizer="own", metric=metric,
+                                 model=f"mine.py:train@{digest}", seed=seed)  # fmt: skip
+                store_trial(tmp_path, config)
+    text = markdown(report.build(report.read(tmp_path)))
+    assert "compare-mine, version 1a2b3c" in text
+    assert "compare-mine, version 998877" in text
+
+
+def test_a_lone_method_is_no_baseline(tmp_path):
+    store_trial(tmp_path, replace(recipe("demo"), metric="sobolev-tilde"))
+    (table,) = report.read(tmp_path).tables
+    assert [row[1].text for row in comparison_table(table).cells()] == ["not compared"]
+    store_trial(tmp_path, recipe("demo"))
+    (table,) = report.read(tmp_path).tables
+    assert {row[0].text: row[1].text for row in comparison_table(table).cells()}["SGD"] == "baseline"
+
+
+def test_a_figure_says_where_lower_is_better(tmp_path):
+    store_sweep(tmp_path / "fid", "spade-mini", trials=2)
+    figure = FIGURES["overview"].make(report.read(tmp_path / "fid"))
+    assert "worse where the axis says that lower is better" in figure.caption
+    assert all("(lower is better)" in panel.y for panel in figure.panels)
+    store_sweep(tmp_path / "accuracy", "regularity-mini", trials=2)
+    figure = FIGURES["overview"].make(report.read(tmp_path / "accuracy"))
+    assert "lower" not in figure.caption + figure.panels[0].y
+
+
+def test_the_answer_stands_before_the_contents(runs):
+    text = page.html(report.build(report.read(runs)))
+    assert text.index('id="summary"') < text.index('<nav aria-label="Contents"') < text.index('id="comparisons"')

@@ -23,10 +23,11 @@ from riesz_lab.sweeps.running import ray_executor as on_ray
 from riesz_lab.sweeps.running.executor import Ended
 from riesz_lab.sweeps.running.local import Local
 from riesz_lab.sweeps.running.pending import find_pending
-from riesz_lab.sweeps.running.worker import TrialJob
+from riesz_lab.sweeps.running.worker import TrialJob, work
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.trainer import train
-from sweep_helpers import crash, data, six, thirty, write
+from riesz_lab.utils.importing import load_object
+from sweep_helpers import crash, data, short, six, thirty, write
 
 SUPPORT = Path(__file__).parents[2] / "support"
 ENVIRONMENT = {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
@@ -306,3 +307,22 @@ def test_ray_trains_the_same_bits(tmp_path):
     (trial,) = Store(tmp_path).trials
     plain = train(trial.config, runs=tmp_path / "plain", data=data(), hardware=Hardware(accelerator="cpu"))
     assert outcome_bytes(plain.path) == outcome_bytes(trial.path)
+
+
+def test_a_model_that_ends_the_process_is_a_failure_with_a_reason(tmp_path):
+    config = short(model="sweep_helpers:exiting_network", epochs=1)
+    with pytest.raises(LabError, match=r"ended the process: SystemExit\(0\)"):
+        train(config, runs=tmp_path)
+    folders = {"runs": str(tmp_path), "data_dir": str(tmp_path)}
+    job = TrialJob(id=config.id, config=config.to_dict(), **folders, sweep="s", family=3)
+    assert work(job) == "failed"
+    (trial,) = Store(tmp_path).trials
+    assert trial.status == "failed"
+    assert "SystemExit(0)" in trial.failure
+    assert trial.sweeps() == {"s": 3}
+
+
+def test_a_module_that_exits_when_it_is_imported_is_named(tmp_path):
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)")
+    with pytest.raises(ConfigError, match=r"does nothing when it is imported.*SystemExit\(0\)"):
+        load_object("model", f"{tmp_path / 'exits.py'}:build")

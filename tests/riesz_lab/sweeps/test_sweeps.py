@@ -1,16 +1,20 @@
 """Sweeps are what they say, and a table is a pure function of stored trials."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
+from riesz_lab.recipes import recipe
 from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, costs, results, sweep, tuning
+from riesz_lab.sweeps.dry_run import _setting
 from riesz_lab.sweeps.running.pending import find_pending
+from stored import change
 from sweep_helpers import short, write
 
 SCENES = [name for name in SWEEPS if name.removesuffix("-mini") in ("voc", "spade")]
@@ -328,3 +332,34 @@ def test_a_cost_that_is_not_known_is_not_told_as_zero(riesz):
 def test_a_table_of_a_folder_that_is_not_there_is_refused(riesz):
     status, _, err = riesz("sweep", "controls-mini", "--table", "--runs", "nowhere")
     assert (status, err.strip()) == (1, "riesz: there is no folder nowhere; say where the trials are: --runs DIR")
+
+
+def test_costs_of_short_trials_add_up(riesz):
+    out = riesz("sweep", "controls-mini", "--dry-run")[1]
+    assert " hours" not in out
+    assert re.search(r"about \d+ min on two cores", out)
+    assert [costs.format_hours(seconds / 3600) for seconds in (0.2, 8, 60, 45 * 8, 7200)] == [
+        "1 s", "8 s", "1 min", "6 min", "2 h",
+    ]  # fmt: skip
+
+
+def test_a_dry_run_prints_the_settings_that_are_run():
+    config = sweep("controls-mini").arms[0].config
+    assert "epochs=77" in _setting(replace(config, epochs=77))
+    assert "epochs=" not in _setting(recipe(config.recipe))
+
+
+def test_tuning_takes_the_direction_of_the_stored_trials(tmp_path):
+    """A task of the user's own has no direction in its class."""
+    chosen = replace(two_arms(), trials=1)
+    tune = tuning.Tuning(factors=(0.5, 1.0), trials=1, hold_out=10)
+    for arm in chosen.arms:
+        for rate, loss in ((0.5, 0.1), (1.0, 0.9)):
+            for config in tuning.search(chosen, tune).all_configs():
+                if config.metric == arm.config.metric and config.lr == arm.config.lr * rate:
+                    trial = write(tmp_path, config, loss)
+                    change(trial.path, "result.json", higher_is_better=False)
+    rates = tuning.choices(chosen, tune, Store(tmp_path))
+    assert {label: choice.rate for label, choice in rates.items()} == {
+        arm.label: arm.config.lr * 0.5 for arm in chosen.arms
+    }

@@ -116,6 +116,20 @@ def test_each_network_learns_from_its_own_loss_alone(data_dir):
     assert all(p.requires_grad for p in task.models["discriminator"].parameters())
 
 
+def test_a_batch_in_parts_trains_as_the_undivided_one(tmp_path, data_dir, monkeypatch):
+    # Batch norm takes its statistics from each part, whatever the order of the steps.
+    monkeypatch.setattr(torch.nn, "BatchNorm2d", lambda channels, affine: torch.nn.Identity())
+    plain = {"optimizer": "sgd", "optimizer_options": (), "augment": "none", "epochs": 3, "eval_first": False}
+    weights = []
+    for accumulate in (1, 2):
+        outcome = run(small(**plain, accumulate=accumulate), tmp_path, data_dir)
+        weights.append(load_weights(outcome.path / "weights.safetensors"))
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(
+            weights[1][name], tensor, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
 def test_each_optimizer_has_its_own_rate_and_attachment(data_dir):
     task = Generation(small(), data_dir, None, CONTEXT)
     assert set(task.attachments) == {"generator", "discriminator"}

@@ -1,9 +1,17 @@
 """What several processes must agree on, with the processes played by turns in one."""
 
+from types import SimpleNamespace
+
 import torch
 
+from riesz_lab.config import Config
+from riesz_lab.tasks import Context
 from riesz_lab.tasks.meters import Meters
+from riesz_lab.training import checkpoint, parallel, resume
 from riesz_lab.training.rendezvous import MOST_STEPS, Rendezvous
+from riesz_lab.training.session import State
+from riesz_lab.training.update_recorder import UpdateRecorder
+from riesz_lab.utils import randomness
 
 CPU = torch.device("cpu")
 
@@ -55,3 +63,27 @@ def test_meters_of_several_processes_are_saved_together_and_taken_up_once():
     assert [list(meters.sums) for meters in resumed] == [["loss"], ["loss"]]  # both take part in what follows
     assert sum(float(meters.sums["loss"]) for meters in resumed) == 30.0
     assert sum(meters.counts["loss"] for meters in resumed) == 10
+
+
+def test_dropout_goes_on_in_every_process_as_it_would_have(tmp_path, monkeypatch):
+    states = []
+    for rank in range(2):
+        randomness.seed_all(rank)
+        states.append(randomness.state())
+    monkeypatch.setattr(parallel, "gather_objects", lambda value, world: states)
+    session = SimpleNamespace(
+        context=Context(CPU, world=2), config=Config(), state=State(step=1), is_main=True, sharded=False,
+        task=SimpleNamespace(meters=Meters(CPU), optimizers={}), models={"m": torch.nn.Linear(1, 1)},
+        fabric=SimpleNamespace(strategy=SimpleNamespace(precision=torch.nn.Module())), recorder=UpdateRecorder({}, {}),
+        trial=SimpleNamespace(checkpoints=tmp_path),
+    )  # fmt: skip
+    session.fabric.strategy.precision.load_state_dict = lambda state: None
+    resume.save(session)
+    (path,) = checkpoint.newest_first(tmp_path)
+    for rank in range(3):
+        randomness.seed_all(99)
+        session.context, session.is_main = Context(CPU, rank=rank, world=3), rank == 0
+        resume._restore(session, path, *checkpoint.load(path))
+        drawn = torch.rand(1)
+        randomness.seed_all(rank if rank < 2 else 99)  # a third process, which was not there, goes on as it began
+        assert torch.equal(drawn, torch.rand(1)), rank

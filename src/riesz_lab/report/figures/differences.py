@@ -18,7 +18,10 @@ def overview(evidence: Evidence) -> Figure:
     return Figure(
         name="overview",
         title="All comparisons at a glance",
-        caption=f"{INTERVALS} Right of zero, the method has the higher score.",
+        caption=f"{INTERVALS} Right of zero, the method has the higher score, which is worse where the axis says that"
+        " lower is better."
+        if any(not table.higher_is_better for table in evidence.tables)
+        else f"{INTERVALS} Right of zero, the method has the higher score.",
         alt=f"Of {len(evidence.comparisons)} comparisons: {evidence.verdicts}.",
         panels=[_forest(table) for table in _compared(evidence.tables)[:MAX_PANELS]],
     )
@@ -94,6 +97,7 @@ def _forest(table: Table) -> Panel:
             )
         )
     y = f"difference in {score_label(table.score)}" + (", points" if table.percent else "")
+    y += "" if table.higher_is_better else " (lower is better)"
     return Panel(title=table.sweep.name, y=y, series=series, zero=True, sideways=True)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from riesz_lab.config import Config
+from riesz_lab.errors import printable
 from riesz_lab.store import StoredTrial
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.definition import Sweep
@@ -37,7 +38,7 @@ class Lines(Watcher):
         self.say(f"{done} {self._describe(config, trial, seconds, remark)}")
 
     def say(self, text: str) -> None:
-        print(text, flush=True)
+        print(printable(text), flush=True)
 
     def left(self) -> str:
         if not self.times:
@@ -84,7 +85,7 @@ class Live(Lines):
         self.running = running
 
     def say(self, text: str) -> None:
-        self.screen.console.print(text, highlight=False, markup=False)
+        self.screen.console.print(printable(text), highlight=False, markup=False)
 
     def close(self) -> None:
         self.screen.stop()

@@ -35,6 +35,8 @@ class RunSettings:
     data_dir: Path
     accelerator: Accelerator = "auto"
     save_every: float = 60.0
+    sweep: str = ""
+    family: int = 0
 
 
 class Watcher:
@@ -147,4 +149,6 @@ def _job(config: Config, threads: int, settings: RunSettings) -> TrialJob:
         accelerator=settings.accelerator,
         threads=threads,
         save_every=settings.save_every,
+        sweep=settings.sweep,
+        family=settings.family,
     )

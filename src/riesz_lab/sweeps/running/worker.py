@@ -45,6 +45,8 @@ class TrialJob:
     accelerator: Accelerator = "auto"  # cpu, cuda, mps or auto
     threads: int = 1  # the worker's share of the cores
     save_every: float = 60.0  # seconds between two checkpoints
+    sweep: str = ""  # the sweep it is run for, and how many comparisons that plans
+    family: int = 0
 
 
 def work(job: TrialJob) -> How:
@@ -53,6 +55,8 @@ def work(job: TrialJob) -> How:
     keep_freed_memory()
     trial = Trial(job.runs, Config.from_dict(job.config))
     try:
+        if job.sweep:
+            trial.add_sweep(job.sweep, job.family)
         outcome = train(
             trial.config,
             runs=job.runs,
