@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import shlex
 from pathlib import Path
@@ -14,7 +15,9 @@ from tyro.conf import arg
 from riesz_lab.errors import ConfigError
 
 if TYPE_CHECKING:
+    from riesz_lab.commands.report import Format
     from riesz_lab.comparison import Answer
+    from riesz_lab.report.evidence import Evidence
 
 USAGE = """usage: riesz compare FILE.py:FUNCTION [options]
 
@@ -32,6 +35,7 @@ Both may take settings: train(attach, seed, lr=0.1).
 
 All options: riesz compare FILE.py:FUNCTION --help"""
 
+HEAD = ("method", "conclusion", "pairs", "difference", "interval, valid at every look", "alpha")
 COUNTS = ("--seeds", "--budget")
 SWITCHES = ("--until-sure", "--plan", "--fresh")
 
@@ -124,26 +128,66 @@ def _run(options: dict[str, Any], command: list[str]) -> None:
     # Trials of the function as it was before it was changed lie there too.
     wanted = {config.id for config in answer.sweep.all_configs()}
     evidence.store.trials = [trial for trial in evidence.store.trials if trial.config.id in wanted]
+    title = f"{function}: with and without"
     if answer.verdicts is None:
-        write(output, content(kind, evidence, output, f"{function}: with and without"))
+        write(output, content(kind, evidence, output, title))
+    else:
+        write(output, _sequential_content(kind, answer, evidence, output, title))
+
+
+def _sequential_content(kind: Format, answer: Answer, evidence: Evidence, output: Path, title: str) -> str:
+    """A report without any statistic that assumes a number of pairs fixed in advance."""
+    from riesz_lab.report import appendix
+    from riesz_lab.report.content import Finding, Page, Section, Table
+    from riesz_lab.report.markdown import markdown
+    from riesz_lab.report.page import html
+
+    assert answer.verdicts is not None
+    rows = _sequential_rows(answer)
+    if kind == "csv":
+        return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in (HEAD, *rows))
+    arms = zip(answer.verdicts.arms.items(), answer.answers, strict=True)
+    page = Page(
+        title=title,
+        lead=[*answer.answers, *answer.warnings, *answer.next_steps],
+        sections=[
+            Section(
+                name="answer",
+                title="Conclusions",
+                text=answer.notes,
+                findings=[Finding(each.conclusion, label, sentence) for (label, each), sentence in arms],
+                blocks=[Table(caption="All arms", head=HEAD, rows=rows, numbers=frozenset(range(2, len(HEAD))))],
+            ),
+            appendix.layers(evidence),
+            appendix.environments(evidence),
+            appendix.settings(evidence),
+            appendix.trials(evidence, None if str(output) == "-" else output.resolve().parent),
+        ],
+    )
+    return html(page) if kind == "html" else markdown(page)
 
 
 def statistics(answer: Answer) -> str:
     """The table below the answer: of a fixed number of pairs, or of a sequence of looks, never of both."""
     from riesz_lab.report.comparison_view import format_comparisons
-    from riesz_lab.statistics.verdict import format_signed
     from riesz_lab.utils.tables import table
 
     if answer.verdicts is None:
         return format_comparisons(answer)
+    return table(HEAD, _sequential_rows(answer), right=range(2, len(HEAD)))
+
+
+def _sequential_rows(answer: Answer) -> list[list[str]]:
+    from riesz_lab.statistics.verdict import format_signed
+
+    assert answer.verdicts is not None
     rows = []
     for label, each in answer.verdicts.arms.items():
-        low, high = each.interval or (float("-inf"), float("inf"))
-        ends = " to ".join(format_signed(end, answer.percent) for end in (low, high))
+        low, high = each.interval or (-math.inf, math.inf)
+        ends = " to ".join(format_signed(end, answer.percent) for end in (low, high)) if math.isfinite(low) else ""
         difference = format_signed(each.difference, answer.percent) if each.n else ""
         rows.append([label, each.conclusion, str(each.n), difference, ends, f"{each.alpha:.3g}"])
-    head = ("method", "conclusion", "pairs", "difference", "interval, valid at every look", "alpha")
-    return table(head, rows, right=range(2, len(head)))
+    return rows
 
 
 def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from riesz_lab.comparison.function import UserFunction, inspect_function
 from riesz_lab.comparison.margin import Margin, read_margin
 from riesz_lab.comparison.outliers import find_outliers, without
 from riesz_lab.comparison.planning import PILOT, make_plan
+from riesz_lab.comparison.record import write_record
 from riesz_lab.comparison.rounds import Verdicts, baseline_scores, judge_table, run_fixed, run_until_sure
 from riesz_lab.comparison.trials import Trials
 from riesz_lab.comparison.tuning import start_grid
@@ -117,7 +118,7 @@ def compare(
     judged = judge_table(answer, size)
     per_trial = sum(trials.seconds.values()) / max(1, len(trials.seconds))
     outliers = find_outliers(answer)
-    return replace(
+    answer = replace(
         answer,
         tuned=tuned,
         verdicts=verdicts,
@@ -127,6 +128,9 @@ def compare(
         # A comparison of a fixed number of pairs has no place beside a sequential one.
         without_outliers=without(answer, outliers) if verdicts is None else {},
     )
+    if not plan:
+        write_record(answer, trials.runs)
+    return answer
 
 
 def _answer(trials: Trials, sweep: Sweep, margin: Margin) -> Answer:

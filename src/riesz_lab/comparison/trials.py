@@ -11,7 +11,7 @@ from pathlib import Path
 
 from riesz_lab.comparison.arms import settings_of
 from riesz_lab.comparison.function import UserFunction, with_settings
-from riesz_lab.comparison.own_loop import run_own_loop
+from riesz_lab.comparison.own_loop import HELD_OUT, run_own_loop
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.store import Result
@@ -68,7 +68,10 @@ class Trials:
             if left:
                 remark += f", {progress.clock(left * sum(trained) / len(trained))} left"
         self._results[config.id] = result
-        scores = "diverged" if result.last is None else progress.format_scores(result.last)
+        row = result.last
+        if tuning and row is not None and HELD_OUT in row:
+            row = {HELD_OUT: row[HELD_OUT]}  # the choice is made by this alone; the test score is not shown
+        scores = "diverged" if row is None else progress.format_scores(row)
         self.say(f"{title}: {scores}  ({remark})")
         self._check_chance(config, result)
         return result

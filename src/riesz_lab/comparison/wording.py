@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import riesz
-from riesz_lab.comparison.arms import format_value
+from riesz_lab.comparison.arms import format_value, settings_of
 from riesz_lab.comparison.margin import Margin
 from riesz_lab.comparison.planning import fixed_pairs
 from riesz_lab.comparison.rounds import judge_table
@@ -230,7 +230,7 @@ def notes(answer: Answer) -> list[str]:
     if answer.verdicts is not None:
         lines.append(
             f"Seeds were added until a conclusion held, {answer.verdicts.budget} at most; intervals allow for a look "
-            f"after every pair and for {len(answer.verdicts.arms)} arm(s)."
+            f"after every pair and for all {len(answer.verdicts.arms)} arms."
         )
     if answer.stored:
         first, last = min(answer.stored), max(answer.stored)
@@ -248,10 +248,17 @@ def _rates(answer: Answer) -> str:
         )
         values = ", ".join(f"{name} {', '.join(map(format_value, each))}" for name, each in tuned.grid.items())
         return (
-            f"Tuned on held-out scores, the same for every arm: {values}; {tuned.seeds} seeds each. Best: {best}. "
-            f"Cost of tuning: {tuned.trials} trials, {clock(tuned.seconds)}."
+            f"Tuned on held-out scores, the same for every arm: {values}; {_seeds(tuned.seeds)} each. Best: {best}. "
+            f"Cost of tuning: {tuned.trials} trials, {clock(tuned.seconds)}. Intervals are about these "
+            "settings; they do not include the chance by which others might have been chosen."
         )
     config = next(iter(answer.rows.values())).arm.config
+    if (given := settings_of(config)) and "lr" in given and config.optimizer == OWN:
+        return "Settings are the same in all arms; a metric changes the length of steps too: tune with --tune lr."
     if config.optimizer != OWN:
         return f"The learning rate is {config.lr:g} in all arms; a metric changes the length of steps too."
     return "Learning rates are your function's, the same in all arms; a metric changes the length of steps too."
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed" + ("s" if count > 1 else "")

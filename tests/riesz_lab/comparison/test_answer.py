@@ -220,4 +220,8 @@ def test_the_command_answers_first(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "SobolevTilde makes no difference larger than 0.00" in out
     assert "interval, valid at every look" in out
-    assert "p, Holm" not in out
+    page = (tmp_path / "r.md").read_text()
+    assert "interval, valid at every look" in page
+    for text in (out, page):
+        assert "p, Holm" not in text
+        assert "paired t" not in text

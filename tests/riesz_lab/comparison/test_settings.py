@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 import riesz
 import riesz_lab
 from riesz_lab.comparison.arms import settings_of
+from riesz_lab.comparison.record import make_record, read_records
 from riesz_lab.comparison.tuning import EXTENSIONS
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.store import Store
@@ -140,6 +141,12 @@ def test_tuning_is_fair_and_never_sees_the_test_score(tmp_path):
     assert all(trial.config.hold_out for trial in tuning)
     assert len(final) == 6
     assert "at each arm's best lr" in answer.text
+    (stored,) = read_records(tmp_path / answer.sweep.name)
+    assert stored == make_record(answer)
+    assert stored.best == tuned.best
+    assert {(point.label, point.settings["lr"]): point.held_out for point in stored.tuned} == {
+        (label, rate): score for label, scores in tuned.scores.items() for (rate,), score in scores.items()
+    }
     assert "Cost of tuning: 16 trials" in answer.text
 
 
