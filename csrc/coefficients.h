@@ -1,5 +1,5 @@
-// From a metric and a length to the numbers the kernels use.
+// From a metric and a gradient's length and dtype to the numbers the kernels use.
 #pragma once
 #include "kernels.h"
 
-riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n);
+riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n, int64_t dtype);

@@ -21,6 +21,7 @@ struct riesz_coefficients {
   double gain;          // SCREENED: scale (1 - z)^2
   double log_z, z_n;    // SCREENED: log z and z^n
   int64_t reach;        // SCREENED: z^reach no longer counts in float64
+  bool strong;          // SCREENED: z^n is close to 1, and sums are taken of 1 - z^j; see laplacian_smoothing.inc
 };
 
 enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 128 };
@@ -47,11 +48,18 @@ struct riesz_kernels {
                         const riesz_piece* piece, double* borders);
   void (*piece_alone)(void* column, int64_t dtype, const riesz_coefficients* coefficients, const riesz_piece* piece,
                       double* borders, char* scratch);
+  // Column tiles begin..end of a shard: its sums, into `to`; then its walk, given the sums of all ranks.
+  void (*shard_sums)(void* data, const riesz_shard* shard, char* to, int64_t begin, int64_t end, char* scratch);
+  void (*shard_walk)(void* data, const riesz_shard* shard, const riesz_coefficients* coefficients, const char* received,
+                     int64_t begin, int64_t end, char* scratch);
   // g = factor f on entries begin..end.
   void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);
   // Rows begin..end (block-major) of a job lose their mean.
   void (*centralize)(void* data, const riesz_job* job, int64_t begin, int64_t end);
 };
+
+// The table of the instruction set in use.
+const riesz_kernels* riesz_kernels_in_use();
 
 extern const riesz_kernels riesz_portable;
 #if defined(__x86_64__)

@@ -68,29 +68,32 @@ void join_screened(const riesz_coefficients& r, double shift, std::vector<Segmen
   for (const Segment& s : all) total += s.sums[0];
   const double m = total / r.n;
   int64_t length = -1;
-  double zm = 0, ones = 0;  // z^m and sum of z^j over a segment
+  double zm = 0, ones = 0, beyond = 0;  // z^m, sum of z^j over a segment, 1 - z^(m+1)
   auto at = [&](const Segment& s) {
     if (s.length == length) return;
     length = s.length;
     zm = std::exp((double)length * r.log_z);
     ones = -std::expm1((double)length * r.log_z) / lost;
+    beyond = -std::expm1((double)(length + 1) * r.log_z);
   };
   double y = 0;
   for (Segment& s : all) {
     at(s);
-    s.sums[MAX_LANES] -= m * ones;
-    s.sums[2 * MAX_LANES] -= m * ones;
-    y = s.sums[MAX_LANES] + zm * y;
+    double &ending = s.sums[MAX_LANES], &own = s.sums[2 * MAX_LANES], centred = s.sums[0] - m * ones;
+    // W - z^(m+1) E, from S - E and S - W or from E and W themselves.
+    if (r.strong) own = centred * beyond - own + r.z * zm * ending, ending = centred - ending;
+    else own -= m * ones, ending -= m * ones, own -= r.z * zm * ending;
+    y = ending + zm * y;
   }
   y *= r.turn;
   double h = 0, power = 1;
   for (Segment& s : all) {
     at(s);
-    double ending = s.sums[MAX_LANES], beginning = s.sums[2 * MAX_LANES];
+    double ending = s.sums[MAX_LANES];
     s.sums[0] = shift + m;
     s.sums[MAX_LANES] = y;
     // The sum of z^j y over this segment; what h needs from it.
-    double own = (beginning - r.z * zm * ending) / lost2 + y * r.z * ones * (1 + zm) / (1 + r.z);
+    double own = s.sums[2 * MAX_LANES] / lost2 + y * r.z * ones * (1 + zm) / (1 + r.z);
     s.sums[2 * MAX_LANES] = own;
     h += power * own;
     power *= zm;

@@ -16,9 +16,6 @@
 
 namespace {
 
-// Entries per task: enough to make fetching one cheap, few enough that threads end together.
-const int64_t ENTRIES_PER_TASK = 8192;
-
 const riesz_kernels* best() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -48,15 +45,6 @@ bool overlap(void* const* data, const riesz_job* jobs, int64_t count) {
   for (size_t i = 1; i < spans.size(); i++)
     if (spans[i].first < spans[i - 1].second) return true;
   return false;
-}
-
-void cut(std::vector<riesz_task>& tasks, int64_t job, int64_t units, int64_t cost) {
-  if (units == 0) return;
-  int64_t each = std::max(int64_t(1), ENTRIES_PER_TASK * units / std::max(cost, int64_t(1)));
-  for (int64_t begin = 0; begin < units; begin += each) {
-    int64_t end = std::min(begin + each, units);
-    tasks.push_back({job, begin, end, (end - begin) * (cost / units)});
-  }
 }
 
 // One call of riesz_direct. Tasks of long columns name them as jobs from `count` on.
@@ -128,9 +116,9 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
   int64_t scratch = scratch_bytes(1);
   for (int64_t i = 0; i < call.count; i++) {
     const riesz_job& job = call.jobs[i];
-    bool again = i > 0 && job.length == call.jobs[i - 1].length;
+    bool again = i > 0 && job.length == call.jobs[i - 1].length && job.dtype == call.jobs[i - 1].dtype;
     std::vector<riesz_coefficients>& by_job = call.coefficients_by_job;
-    by_job.push_back(again ? by_job.back() : riesz_coefficients_of(metric, job.length));
+    by_job.push_back(again ? by_job.back() : riesz_coefficients_of(metric, job.length, job.dtype));
     const riesz_coefficients& coefficients = by_job.back();
     if (entries(job) == 0) continue;
     if (riesz_is_long(job, coefficients)) {
@@ -143,14 +131,14 @@ int32_t direct(Call& call, const riesz_metric& metric, riesz_parallel_for parall
         if (riesz_is_small(added)) {
           tasks.push_back({name, 0, pieces, job.length});
         } else {
-          cut(tasks, name, pieces, job.length);
+          riesz_cut_tasks(tasks, name, pieces, job.length);
           if (!riesz_is_local(added)) joins.push_back({name, 0, pieces, job.length / 16});
-          cut(walks, name, pieces, job.length);
+          riesz_cut_tasks(walks, name, pieces, job.length);
         }
         scratch = std::max(scratch, scratch_bytes(MAX_SEGMENT) + (riesz_is_small(added) ? pieces * riesz_stage_bytes : 0));
       }
     } else {
-      cut(tasks, i, call.units(i), entries(job));
+      riesz_cut_tasks(tasks, i, call.units(i), entries(job));
       if (coefficients.algorithm != ALGORITHM_SCALE && coefficients.algorithm != ALGORITHM_CENTRAL)
         scratch = std::max(scratch, scratch_bytes(job.length));
     }
@@ -175,9 +163,11 @@ bool valid(const riesz_job& job) {
 
 }  // namespace
 
+const riesz_kernels* riesz_kernels_in_use() { return kernels.load(); }
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT int32_t riesz_interface(void) { return 1; }
+EXPORT int32_t riesz_interface(void) { return 2; }
 
 EXPORT const char* riesz_instructions(void) { return kernels.load()->name; }
 

@@ -36,6 +36,22 @@ struct riesz_metric {
 typedef int32_t (*riesz_parallel_for)(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void*),
                                       void* context);
 
+// One run of rows of a gradient whose columns are on several ranks: entry (row, column) is data[row * stride + column].
+// Sums: of each column, weighted by the rows of `table` (terms x rows). The first `exact` of them are stored as float64
+// from `exact_offset` on, the others as `inexact_dtype` from `inexact_offset` on, each `lead` entries after the last.
+// Walk: from the starting values of the run's own solution under `metric`, if it `solves_alone`, plus `coupling` (3 x
+// (partners * terms)) times the sums of its partners, which are at offsets[2 p] (exact) and offsets[2 p + 1].
+struct riesz_shard {
+  int64_t rows, columns, stride, dtype;
+  int64_t terms, exact, inexact_dtype, lead;
+  int64_t exact_offset, inexact_offset;
+  const double* table;
+  int64_t partners, solves_alone;
+  const double* coupling;
+  const int64_t* offsets;
+  struct riesz_metric metric;
+};
+
 // Changes whenever a struct or a signature above does: the loader refuses a library it was not written for.
 int32_t riesz_interface(void);
 
@@ -48,6 +64,15 @@ int32_t riesz_use_instructions(const char* name);
 // A f in place for every job. RIESZ_OVERLAP, with nothing touched, if two jobs share memory.
 int32_t riesz_direct(void* const* data, const struct riesz_job* jobs, int64_t count, const struct riesz_metric* metric,
                      riesz_parallel_for parallel_for, int64_t threads);
+
+// The sums of every shard, into `sums`.
+int32_t riesz_shard_sums(void* const* data, const struct riesz_shard* shards, int64_t count, void* sums,
+                         riesz_parallel_for parallel_for, int64_t threads);
+
+// A f in place for every shard, given the sums of all ranks. RIESZ_BAD_ARGUMENT, with nothing touched, if the kernels
+// compute a metric of this strength by another algorithm than the starting values are made for.
+int32_t riesz_shard_walk(void* const* data, const struct riesz_shard* shards, int64_t count, const void* received,
+                         riesz_parallel_for parallel_for, int64_t threads);
 
 #ifdef __cplusplus
 }

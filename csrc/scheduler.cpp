@@ -7,6 +7,9 @@
 
 namespace {
 
+// Entries per task: enough to make fetching one cheap, few enough that threads end together.
+const int64_t ENTRIES_PER_TASK = 8192;
+
 // Less work than this is done before another thread wakes up.
 const int64_t WORTH_A_THREAD = 16384;
 
@@ -69,6 +72,15 @@ void body(int64_t begin, int64_t end, void* context) {
 }
 
 }  // namespace
+
+void riesz_cut_tasks(std::vector<riesz_task>& tasks, int64_t job, int64_t units, int64_t cost) {
+  if (units == 0) return;
+  int64_t each = std::max(int64_t(1), ENTRIES_PER_TASK * units / std::max(cost, int64_t(1)));
+  for (int64_t begin = 0; begin < units; begin += each) {
+    int64_t end = std::min(begin + each, units);
+    tasks.push_back({job, begin, end, (end - begin) * (cost / units)});
+  }
+}
 
 bool riesz_run(const riesz_task* tasks, int64_t count, int64_t scratch, riesz_parallel_for parallel_for,
                int64_t threads, void (*run)(const riesz_task&, char*, void*), void* context) {

@@ -11,19 +11,20 @@ from torch import Tensor
 from riesz.backends import FastPathCache, check_name, direct_
 from riesz.layout.axis import Axis, ColumnView, check_gradient, is_dtensor, overlaps
 from riesz.metrics import Operator
+from riesz.metrics import metric as parse_metric
 
 Grads = TypeVar("Grads", bound=Sequence[Tensor])
 
 
 @overload
-def precondition_(grads: Tensor, metric: Operator, dim: int = 0, backend: str = "auto") -> Tensor: ...
+def precondition_(grads: Tensor, metric: Operator | str, dim: int = 0, backend: str = "auto") -> Tensor: ...
 
 
 @overload
-def precondition_(grads: Grads, metric: Operator, dim: int = 0, backend: str = "auto") -> Grads: ...
+def precondition_(grads: Grads, metric: Operator | str, dim: int = 0, backend: str = "auto") -> Grads: ...
 
 
-def precondition_(grads: Any, metric: Operator, dim: int = 0, backend: str = "auto") -> Any:
+def precondition_(grads: Any, metric: Operator | str, dim: int = 0, backend: str = "auto") -> Any:
     """Replace gradients by their gradients under `metric`, in place.
 
     `f <- A f` along `dim`, column by column. Shapes, dtypes, devices and memory formats may be mixed; equal ones are
@@ -31,8 +32,8 @@ def precondition_(grads: Any, metric: Operator, dim: int = 0, backend: str = "au
     whole tensors they stand for: then every rank must make the same call.
 
     Args:
-        grads: a tensor, or a list or tuple of tensors.
-        metric: the inner product.
+        grads: a tensor, or a list or tuple of tensors: `[p.grad for p in model.parameters()]`, not the parameters.
+        metric: the inner product, or its text: "sobolev-tilde(lam=0.5)".
         dim: the directed axis of each gradient.
         backend: "auto", or a name from `riesz.backends()`.
 
@@ -46,7 +47,7 @@ def precondition_(grads: Any, metric: Operator, dim: int = 0, backend: str = "au
         tensor([[3.],
                 [5.]])
     """
-    check_metric(metric)
+    metric = parse_metric(metric)
     check_name(backend)
     if not isinstance(grads, (Tensor, list, tuple)):
         raise TypeError(
@@ -63,6 +64,8 @@ def precondition_(grads: Any, metric: Operator, dim: int = 0, backend: str = "au
     for index, grad in enumerate(gradients):
         what = "precondition_: grads" if single else f"precondition_: grads[{index}]"
         check_gradient(grad, what)
+        if isinstance(grad, torch.nn.Parameter):
+            raise TypeError(f"{what}: expected a gradient, got an nn.Parameter, a weight; pass its .grad")
         axis = Axis.checked(dim, grad)
         check_writable(grad, what, axis)
         if not tracing and (first := first_index.setdefault(id(grad), index)) != index:
@@ -71,7 +74,7 @@ def precondition_(grads: Any, metric: Operator, dim: int = 0, backend: str = "au
         if is_dtensor(grad):
             sharded.append((what, grad, axis))
         else:
-            columns.append(ColumnView.open(grad, axis))
+            columns.append(ColumnView.open(grad, axis, metric.mixes_columns))
     direct_(columns, metric, backend)
     if sharded:
         _direct_sharded_(sharded, metric, backend)
@@ -94,17 +97,6 @@ def _direct_sharded_(gradients: Sequence[tuple[str, Any, Axis]], metric: Operato
 
     items = [sharded.Item(what, gradient, gradient, axis, metric) for what, gradient, axis in gradients]
     untraced.run(lambda: sharded.direct_(items, backend))
-
-
-def check_metric(metric: object) -> None:
-    if isinstance(metric, Operator):
-        return
-    hint = ""
-    if isinstance(metric, type) and issubclass(metric, Operator):
-        hint = f"; did you mean {metric.__name__}()?"
-    elif isinstance(metric, str):
-        hint = f"; did you mean riesz.metric({metric!r})?"
-    raise TypeError(f"metric: expected a riesz metric such as riesz.SobolevTilde(), got {metric!r}{hint}")
 
 
 def check_writable(grad: object, what: str, axis: Axis) -> None:

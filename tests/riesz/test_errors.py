@@ -30,6 +30,10 @@ def attach_twice():
     attach(optimizer)
 
 
+def set_attribute(name):
+    setattr(attach(sgd()), name, False)
+
+
 class Wrapper(torch.optim.Optimizer):
     def __init__(self, optimizer):
         self.optimizer = optimizer
@@ -142,7 +146,14 @@ CASES = [
     (lambda: riesz.precondition_([F, F.int()], riesz.Sobolev()), TypeError, "grads[1]: expected floating point"),
     (lambda: riesz.precondition_({F}, riesz.Sobolev()), TypeError, "a list or tuple of tensors, got set"),
     (lambda: riesz.precondition_([F, torch.ones(3)], riesz.Sobolev(), dim=1), IndexError, "shape (3,)"),
-    (lambda: riesz.precondition_(F, "sobolev"), TypeError, "metric: expected a riesz metric such as"),
+    (lambda: riesz.precondition_(F, "sobolef"), ValueError, "got 'sobolef'; did you mean 'sobolev'?"),
+    (lambda: riesz.precondition_(F, riesz.Sobolev), TypeError, "did you mean Sobolev()?"),
+    (lambda: riesz.precondition_(nn.Parameter(F), riesz.Sobolev()), TypeError, "got an nn.Parameter, a weight"),
+    (
+        lambda: riesz.precondition_(list(CONV.parameters()), riesz.Sobolev()),
+        TypeError,
+        "precondition_: grads[0]: expected a gradient, got an nn.Parameter, a weight; pass its .grad",
+    ),
     (lambda: riesz.precondition_(F, riesz.Sobolev), TypeError, "did you mean Sobolev()?"),
     (lambda: riesz.precondition_(F, riesz.Sobolev(), backend="gpu"), ValueError, "backend: expected one of ['auto', "),
     (lambda: riesz.precondition_(F, riesz.Sobolev(), backend=None), TypeError, "backend: expected one of"),
@@ -152,6 +163,21 @@ CASES = [
     (lambda: attach(Wrapper(sgd())), TypeError, "Wrapper wraps another optimizer"),
     (lambda: attach(sgd(), [CONV]), TypeError, "model: expected a torch.nn.Module or None, got list"),
     (lambda: attach(sgd(), CONV, metric=None), TypeError, "metric: expected a riesz metric such as"),
+    (lambda: attach(sgd(), CONV, metric="SobolevTilda"), ValueError, "did you mean 'sobolev-tilde'?"),
+    (lambda: attach(sgd(), CONV, metric="sobolev(lamda=1)"), ValueError, "got 'lamda'; did you mean 'lam'?"),
+    (lambda: set_attribute("enable"), AttributeError, "got 'enable'; did you mean 'enabled'?"),
+    (lambda: set_attribute("optimizer"), AttributeError, "expected one of enabled, metric, recording, step to be set"),
+    (
+        lambda: attach(sgd(), CONV, layers=lambda name: True),
+        TypeError,
+        "layers: expected 'conv', 'all' or a predicate of (name, module, parameter), got <lambda>(name)",
+    ),
+    (lambda: attach(sgd(), CONV, layers=nn.Conv2d), TypeError, "a predicate of (name, module, parameter), got <class"),
+    (
+        lambda: riesz.directed(torch.optim.SGD)(CONV.parameters(), lr=0.1),
+        TypeError,
+        "DirectedSGD: expected metric=, for example metric='sobolev-tilde(lam=0.5)', got none",
+    ),
     (lambda: attach(sgd(), CONV, direction="outputs"), ValueError, "or an int, got 'outputs'"),
     (lambda: attach(sgd(), CONV, direction=True), TypeError, "direction: expected one of"),
     (lambda: attach(sgd(), CONV, direction=1.0), TypeError, "or an int, got 1.0"),
@@ -161,7 +187,7 @@ CASES = [
         ValueError,
         "expected 'conv', 'all' or a predicate, got 'linear'",
     ),
-    (lambda: attach(sgd(), CONV, layers=3), TypeError, "layers: expected 'conv', 'all' or a predicate, got 3"),
+    (lambda: attach(sgd(), CONV, layers=3), TypeError, "a predicate of (name, module, parameter), got 3"),
     (
         lambda: attach(sgd(), CONV, control="shuffled"),
         ValueError,

@@ -67,6 +67,33 @@ TOLERANCE = {
 
 REAL_DTYPES = [dtype for dtype in TOLERANCE if not dtype.is_complex]
 
+
+def adversarial_columns(n: int) -> dict[str, Tensor]:
+    """Columns of length n, exact in float32, on which a metric cancels: their high modes are damped n^2-fold."""
+    index = torch.arange(n, dtype=torch.float64)
+    noise = torch.randn(n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+
+    def wave(k: int) -> Tensor:
+        return (2 * torch.pi / n * (k * torch.arange(n) % n).double()).cos()
+
+    columns = {
+        "alternating": 1.0 - 2.0 * (index % 2),
+        "highest frequency but one": wave(max(n // 2 - 1, 0)),
+        "frequency n/3": wave(n // 3),
+        "ramp": index / n,
+        "steep ramp": index,
+        "centred ramp": index - (n - 1) / 2,
+        "noise": noise,
+        "centred noise": noise - noise.mean(),
+        "noise at 1e4": noise + 1e4,
+        "noise at 1e6": noise + 1e6,
+        "alternating at 1e4": 1.0 - 2.0 * (index % 2) + 1e4,
+        "alternating at 1e6": 1.0 - 2.0 * (index % 2) + 1e6,
+        "one spike": (index == n // 2).double(),
+    }
+    return {name: column.float() for name, column in columns.items()}
+
+
 LAYOUTS = ["contiguous", "reversed", "last_first", "strided", "offset"]
 """Ways a tensor of given shape can lie in memory; "last_first" is channels_last for a 4-d weight."""
 

@@ -5,8 +5,10 @@ from riesz.backends.dispatch import FastPathCache, direct_
 from riesz.backends.eager import EAGER
 from riesz.backends.reference import REFERENCE
 from riesz.backends.registry import Backend, Status, backends, check_name, choose, register
+from riesz.backends.triton.backend import TRITON
 
 register(CPU)
+register(TRITON)
 register(EAGER)
 register(REFERENCE)
 

@@ -11,14 +11,13 @@ Requirements it meets:
 from __future__ import annotations
 
 import ctypes
-import sys
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from riesz.backends import opaque_operator
 from riesz.backends.eager import EAGER
 from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetric, Native, load, threads
 from riesz.backends.registry import Backend
@@ -39,18 +38,9 @@ def _missing() -> str | None:
 def _refuses(gradient: Tensor) -> str | None:
     if not gradient.is_cpu:
         return f"it is on {gradient.device}"
-    if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter and not _is_fake(gradient):
-        return f"it is a {type(gradient).__name__}, whose memory the kernels cannot read"
     if gradient.dtype not in DTYPES:
         return f"its dtype is {gradient.dtype}"
-    if torch.compiler.is_compiling():
-        return None
-    # A lazy negative is served: the operator is linear, so what is stored may be directed in place of what is meant.
-    if gradient._is_zerotensor():
-        return "it is a lazy zero without memory"
-    if torch._C._functorch.is_functorch_wrapped_tensor(gradient):
-        return "it is inside a functorch transform"
-    return None
+    return opaque_operator.why_unreadable(gradient)
 
 
 def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
@@ -59,11 +49,11 @@ def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
         EAGER.direct_(left, metric)
     if not native:
         return
-    views, geometry = [view.view for view in native], _geometry(native)
-    if _is_watched() or any(map(_is_fake, views)):
-        torch.ops.riesz.direct_(views, geometry, metric.native_kind, metric.native_riemann, _stacked(metric))
+    if opaque_operator.must_call(native):
+        opaque_operator.call(native, metric)
     else:
-        _run(views, _c_jobs(views, geometry), _c_metric(metric))
+        views = [view.view for view in native]
+        _run(views, _c_jobs(views, opaque_operator.geometry(native)), _c_metric(metric))
 
 
 def _has_kernel(columns: ColumnView, metric: Operator) -> bool:
@@ -81,35 +71,11 @@ def _is_lone(columns: ColumnView) -> bool:
     return columns.outer == columns.blocks and columns.inner == 1
 
 
-def _is_fake(gradient: Tensor) -> bool:
-    """Whether it is one of torch's fake tensors, for which the operator has a fake implementation."""
-    fakes = sys.modules.get("torch._subclasses.fake_tensor")
-    return fakes is not None and type(gradient) is fakes.FakeTensor
-
-
-def _is_watched() -> bool:
-    """Whether a compiler or a dispatch mode must see what is done."""
-    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
-
-
 # -- from Python to C ----------------------------------------------------------------------------------------------
-
-
-def _stacked(metric: Operator) -> Tensor:
-    """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
-    numbers = metric.native_numbers()
-    if not torch.compiler.is_compiling():
-        # A new tensor belongs to the mode it is made in; those of `as_tensors` do not.
-        return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
-    return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])
 
 
 def _c_metric(metric: Operator) -> CMetric:
     return CMetric(metric.native_kind, metric.native_riemann, *metric.native_numbers())
-
-
-def _geometry(columns: Sequence[ColumnView]) -> list[int]:
-    return [number for view in columns for number in (*view.shape, view.blocks)]
 
 
 def _c_jobs(views: Sequence[Tensor], geometry: Sequence[int]) -> ctypes.Array[CJob]:
@@ -129,7 +95,7 @@ def _run(views: Sequence[Tensor], jobs: ctypes.Array[CJob], metric: CMetric) -> 
     for view, tensor in zip(views, dense, strict=True):
         if tensor is not view:
             view.copy_(tensor)
-    _count_writes(views)
+    opaque_operator.count_writes(views)
 
 
 def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) -> bool:
@@ -143,11 +109,6 @@ def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) ->
     if result not in (DONE, OVERLAP):
         raise RuntimeError(f"riesz: the cpu backend refused its arguments (code {result})")
     return bool(result == DONE)
-
-
-def _count_writes(tensors: Sequence[Tensor]) -> None:
-    if not torch.is_inference_mode_enabled():
-        torch.autograd.graph.increment_version(tensors)
 
 
 # -- the same list again ---------------------------------------------------------------------------------------------
@@ -164,11 +125,10 @@ class CpuFastPath:
     """
 
     def __init__(self, gradients: Sequence[Tensor], columns: Sequence[ColumnView]):
-        self._jobs = _c_jobs(gradients, _geometry(columns))
+        self._jobs = _c_jobs(gradients, opaque_operator.geometry(columns))
         self._matches = TensorGuard(gradients).matches
         self._has_lone_column = any(map(_is_lone, columns))
-        self._metric: Operator | None = None
-        self._c_metric = CMetric()
+        self._c_metric: tuple[Operator, CMetric] | None = None
 
     @classmethod
     def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> CpuFastPath | None:
@@ -181,27 +141,29 @@ class CpuFastPath:
         return cls(gradients, columns)
 
     def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
-        if metric.native_kind is None or (self._has_lone_column and metric.mixes_columns) or _is_watched():
+        if (
+            metric.native_kind is None
+            or (self._has_lone_column and metric.mixes_columns)
+            or opaque_operator.is_watched()
+        ):
             return False
         if not self._matches(gradients):
             return False
         tensors: list[Any] = list(gradients)
         pointers = list(map(_data_ptr, tensors))
-        if metric is not self._metric:
-            # Numbers that are tensors change in place: those are read every time.
-            fixed = all(isinstance(number, float) for number in metric.native_numbers())
-            self._metric = metric if fixed else None
-            self._c_metric = _c_metric(metric)
-        if 0 in pointers or not _call(pointers, self._jobs, self._c_metric):
+        cached = self._c_metric
+        if cached is None or cached[0] is not metric:
+            cached = (metric, _c_metric(metric))
+            # Numbers that are tensors change in place: those are read every time. One assignment of a pair, since
+            # threads that share this path must never take one metric's numbers for another's.
+            self._c_metric = cached if all(isinstance(number, float) for number in metric.native_numbers()) else None
+        if 0 in pointers or not _call(pointers, self._jobs, cached[1]):
             return False
-        _count_writes(tensors)
+        opaque_operator.count_writes(tensors)
         return True
 
 
 # -- the operator a compiler sees ------------------------------------------------------------------------------------
-
-_library: Any = torch.library.Library("riesz", "DEF")  # type: ignore[no-untyped-call]
-_library.define("direct_(Tensor(a!)[] views, SymInt[] geometry, int kind, bool riemann, Tensor numbers) -> ()")
 
 
 def _op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
@@ -209,12 +171,7 @@ def _op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numb
     _run(views, _c_jobs(views, geometry), CMetric(kind, riemann, strength, scale, blend))
 
 
-def _fake_op(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
-    """Writes its arguments and returns nothing, so there are no shapes to infer."""
-
-
-_library.impl("direct_", _op, "CPU")
-torch.library.register_fake("riesz::direct_", _fake_op, lib=_library)
+opaque_operator.implement("CPU", _op)
 
 CPU = Backend(
     name="cpu",

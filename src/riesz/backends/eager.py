@@ -32,7 +32,8 @@ def _direct_batch_(batch: Sequence[ColumnView], metric: Operator) -> None:
     with circulant.full_precision(columns_ONI.device):
         result_ONI = metric.direct(columns_ONI.to(dtype), first.blocks * len(batch))
     pieces = result_ONI.chunk(len(batch))
-    if any(opened.view.is_neg() for opened in batch):  # the batched copy does not know lazily negated views
+    # The batched copy does not know lazily negated views; a compiler has resolved them.
+    if not torch.compiler.is_compiling() and any(opened.view.is_neg() for opened in batch):
         for opened, piece in zip(batch, pieces, strict=True):
             opened.write(piece)
         return

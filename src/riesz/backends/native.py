@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-INTERFACE = 1
+INTERFACE = 2
 """What `riesz_interface` must return: the version of the structs below."""
 
 LIBRARY = Path(__file__).with_name("libriesz.so")
 
-DONE, OVERLAP, NO_MEMORY = 0, 1, 2
+DONE, OVERLAP, NO_MEMORY, BAD_ARGUMENT = 0, 1, 2, 3
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 
@@ -39,18 +39,35 @@ class CMetric(ctypes.Structure):
     ]
 
 
+class CShard(ctypes.Structure):
+    """One run of rows of a gradient whose columns are on several ranks; see csrc/riesz.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("rows", "columns", "stride", "dtype")),
+        *((name, ctypes.c_int64) for name in ("terms", "exact", "inexact_dtype", "lead")),
+        *((name, ctypes.c_int64) for name in ("exact_offset", "inexact_offset")),
+        ("table", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("partners", "solves_alone")),
+        ("coupling", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("metric", CMetric),
+    ]
+
+
 @dataclass(frozen=True)
 class Native:
     """The library and the thread pool it runs on.
 
     Attributes:
-        direct: `riesz_direct`.
+        direct, shard_sums, shard_walk: the functions of csrc/riesz.h.
         parallel_for: torch's own parallel loop.
         instructions: the instruction set the kernels run on.
     """
 
     library: ctypes.CDLL
     direct: Any
+    shard_sums: Any
+    shard_walk: Any
     parallel_for: Any
 
     @property
@@ -86,7 +103,17 @@ def load() -> Native | str:
         ctypes.c_void_p,
         ctypes.c_int64,
     ]
-    return Native(library, library.riesz_direct, parallel_for)
+    for function in (library.riesz_shard_sums, library.riesz_shard_walk):
+        function.restype = ctypes.c_int32
+        function.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_int64,
+        ]
+    return Native(library, library.riesz_direct, library.riesz_shard_sums, library.riesz_shard_walk, parallel_for)
 
 
 def _torch_parallel_for() -> Any:

@@ -8,7 +8,8 @@ The metric's numbers may be 0-d tensors; a backend must not keep them from one c
 And what it may offer:
 - `device`: the kind of device it is made for; where it is missing there, "auto" logs once that another one serves;
 - `fast_path(gradients, columns)`: None, or a function `(gradients, metric) -> bool` that directs a list like this one
-  again without opening it, or returns False with nothing touched because the list differs.
+  again without opening it, or returns False with nothing touched because the list differs;
+- `note()`: None, or what a user should know of it although it is available.
 
 A new backend calls `register`. "auto" takes the first in order of rank that is available and does not refuse; an
 explicit choice that is not available raises.
@@ -37,7 +38,7 @@ class Backend:
         name: what users call it.
         summary: one line on what it is.
         rank: "auto" tries lower ranks first; None is never picked by "auto".
-        missing, refuses, direct_, device, fast_path: see the top of this module.
+        missing, refuses, direct_, device, fast_path, note: see the top of this module.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Backend:
     direct_: Callable[[Sequence[ColumnView], Operator], None]
     device: str | None = None
     fast_path: Callable[[Sequence[Tensor], Sequence[ColumnView]], FastPath | None] | None = None
+    note: Callable[[], str | None] = lambda: None
 
 
 _backends: dict[str, Backend] = {}
@@ -114,7 +116,7 @@ class Status:
         name, summary: as registered.
         available: whether it runs on this machine.
         picked: whether "auto" prefers it among those available here.
-        reason: why it is not available or not picked; empty for the one that is.
+        reason: why it is not available or not picked, and what its note says; empty for the one that is.
     """
 
     name: str
@@ -150,5 +152,6 @@ def backends() -> Statuses:
         missing = backend.missing()
         picked = backend.name == first
         why = missing or ("" if picked else "only on request" if backend.rank is None else f"{first} comes first")
-        statuses.append(Status(backend.name, backend.summary, missing is None, picked, why))
+        reasons = "; ".join(filter(None, (why, backend.note())))
+        statuses.append(Status(backend.name, backend.summary, missing is None, picked, reasons))
     return Statuses(statuses)

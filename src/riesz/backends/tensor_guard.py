@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class TensorGuard:
-    """Recognises lists of tensors like the plain CPU tensors it is made from; a list with a None is not like them."""
+    """Recognises lists of tensors like the plain tensors it is made from; a list with a None is not like them."""
 
     def __init__(self, tensors: Sequence[Tensor]):
         self._count = len(tensors)
@@ -45,12 +45,14 @@ def _python_check(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     shapes = [tensor.shape for tensor in tensors]
     strides = [tensor.stride() for tensor in tensors]
     dtypes = [tensor.dtype for tensor in tensors]
+    devices = [tensor.device for tensor in tensors]
 
     def check(*others: Any) -> bool:
         # One list at a time, so that building and comparing it mostly runs in C.
-        plain = [other for other in others if type(other) is Tensor and other.is_cpu]
+        plain = [other for other in others if type(other) is Tensor]
         return (
             [other.dtype for other in plain] == dtypes
+            and [other.device for other in plain] == devices
             and [other.shape for other in plain] == shapes
             and list(map(_stride, plain)) == strides
             and not any(map(_is_neg, plain))

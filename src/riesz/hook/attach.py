@@ -8,19 +8,20 @@ import torch
 from torch import nn
 
 from riesz import control as controls
-from riesz.apply import check_metric
 from riesz.backends import check_name
 from riesz.hook.attachment import Attachment, attachment_of
+from riesz.hook.plan import FROZEN
 from riesz.hook.torch_hooks import own_copy_method, runs_step_hooks
 from riesz.layout.scope import Direction, Layers, Scope
 from riesz.metrics import Operator
+from riesz.metrics import metric as parse_metric
 
 
 def attach(
     optimizer: torch.optim.Optimizer,
     model: nn.Module | None = None,
     *,
-    metric: Operator,
+    metric: Operator | str,
     direction: Direction = "output",
     layers: Layers = "conv",
     backend: str = "auto",
@@ -32,10 +33,10 @@ def attach(
     the step, and clipping acts on the ordinary gradient.
 
     Args:
-        optimizer: any `torch.optim.Optimizer`; it gains step hooks and nothing else changes.
+        optimizer: any `torch.optim.Optimizer`; it gains four hooks and an instance `__getstate__`.
         model: the model it trains. With it, each weight's axis follows from its layer (transposed, grouped,
             parametrised). Without, every weight of three dims or more counts as a conv weight, with output axis 0.
-        metric: the inner product, for example `riesz.SobolevTilde()`.
+        metric: the inner product, for example `riesz.SobolevTilde()`, or its text: "sobolev-tilde(lam=0.5)".
         direction: "output", "input", "rasterized" (all axes, in logical row-major order), or an int: that dim of every
             directed weight, regardless of groups.
         layers: "conv", "all", or a predicate `(name, module, parameter) -> bool`.
@@ -61,7 +62,7 @@ def attach(
         1 of 4 directed
     """
     _check_optimizer(optimizer)
-    check_metric(metric)
+    metric = parse_metric(metric)
     check_name(backend)
     controls.check_control(control)
     scope = Scope(model, direction, layers)
@@ -77,7 +78,15 @@ def attach(
             "gradients until riesz.attach is called on it",
             stacklevel=2,
         )
-    return Attachment(optimizer, scope, metric, backend, control)
+    attachment = Attachment(optimizer, scope, metric, backend, control)
+    records = attachment.report()
+    if not any(record.applied for record in records) and any(record.reason == FROZEN for record in records):
+        warnings.warn(
+            f"every parameter to direct is frozen (requires_grad=False): {type(optimizer).__name__} trains on plain "
+            "gradients until one is not",
+            stacklevel=2,
+        )
+    return attachment
 
 
 def _check_optimizer(optimizer: object) -> None:

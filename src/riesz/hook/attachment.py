@@ -5,19 +5,24 @@ The optimizer itself stays unchanged: no wrapper, no new state. `step` does the 
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 import torch
 
 from riesz import control as controls
-from riesz.apply import check_metric
 from riesz.backends import FastPathCache
 from riesz.hook import diagnostics
 from riesz.hook.checkpointing import CheckpointedStep
-from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, make_records
+from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
 from riesz.hook.report import Diagnoses, Report
 from riesz.hook.schedule import Schedule, step_count
 from riesz.hook.torch_hooks import hook_tables
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
+from riesz.metrics import metric as parse_metric
+
+SETTABLE = ("enabled", "metric", "recording", "step")
+"""What a user may assign."""
 
 
 class Attachment(CheckpointedStep):
@@ -37,13 +42,20 @@ class Attachment(CheckpointedStep):
 
     @property
     def metric(self) -> Operator:
-        """The metric in force. Assign another at any time; numbers change in place, so nothing is recompiled."""
+        """The metric in force. Assign another, or its text, at any time: changing its numbers recompiles nothing."""
         return self._metric
 
     @metric.setter
-    def metric(self, metric: Operator) -> None:
-        check_metric(metric)
-        self._set_metric(metric)
+    def metric(self, metric: Operator | str) -> None:
+        self._set_metric(parse_metric(metric))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # A misspelt `enable = False` would change nothing.
+        if not name.startswith("_") and name not in SETTABLE and hasattr(self, "optimizer"):
+            close = get_close_matches(name, SETTABLE, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise AttributeError(f"Attachment: expected one of {', '.join(SETTABLE)} to be set, got {name!r}{hint}")
+        super().__setattr__(name, value)
 
     @property
     def step(self) -> int:
@@ -112,7 +124,7 @@ class Attachment(CheckpointedStep):
             del self.optimizer.__dict__["__getstate__"]
             for key in (STEP_KEY, SCHEDULED_KEY):
                 self.optimizer.param_groups[0].pop(key, None)
-        self._trace, self._fast_path = None, FastPathCache()
+        self._trace, self._fast_path, self._prepared = None, FastPathCache(), None
 
     @property
     def _state(self) -> str:
@@ -121,9 +133,10 @@ class Attachment(CheckpointedStep):
         return "" if self.enabled else "disabled"
 
     def __repr__(self) -> str:
+        directed = sum(not is_frozen(target.parameter) for target in self._plan.targets)
         return (
             f"Attachment({self._metric!r}, direction={self._scope.direction!r}, control={self._control!r}, "
-            f"{len(self._plan.targets)} of {len(self._plan.seen)} parameters of {type(self.optimizer).__name__}"
+            f"{directed} of {len(self._plan.seen)} parameters of {type(self.optimizer).__name__}"
             + (f", {self._state})" if self._state else ")")
         )
 

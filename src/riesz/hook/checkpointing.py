@@ -44,7 +44,7 @@ class CheckpointedStep(DirectedStep):
         for group, settings in zip(optimizer.param_groups, self._settings_before_load, strict=False):
             for key, value in settings.items():
                 group.setdefault(key, value)
-        self._plan, self._fast_path = self._make_plan(), FastPathCache()
+        self._use_plan(self._make_plan())
         if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
             self._set_metric(parse_metric(optimizer.param_groups[0][SCHEDULED_KEY]))
 
@@ -53,7 +53,7 @@ class CheckpointedStep(DirectedStep):
 
     def __getstate__(self) -> dict[str, Any]:
         # A fast path and a trace describe gradients, and a copy has others.
-        return {**self.__dict__, "_fast_path": FastPathCache(), "_trace": None}
+        return {**self.__dict__, "_fast_path": FastPathCache(), "_prepared": None, "_trace": None}
 
     def _optimizer_getstate(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(type(self.optimizer).__getstate__(self.optimizer))

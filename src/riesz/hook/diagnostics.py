@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -23,39 +24,52 @@ from riesz.metrics import Metric, Operator
 MAX_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still reported."""
 
-_version = attrgetter("_version")
+_version, _data_ptr = attrgetter("_version"), Tensor.data_ptr
 
 
-def _write_count(gradient: Tensor) -> int:
-    """How often a gradient was written to. A DTensor is written through its local part."""
-    if not is_dtensor(gradient):
-        return gradient._version
-    from riesz import sharded
+def _writes(gradient: Tensor) -> tuple[int, int]:
+    """How often a gradient was written to, and where it lies: assigning its `.data` counts as no write.
 
-    return sharded.local_of(gradient)._version
+    A DTensor is written through its local part.
+    """
+    if is_dtensor(gradient):
+        from riesz import sharded
+
+        gradient = sharded.local_of(gradient)
+    plain = type(gradient) is Tensor and gradient.layout == torch.strided
+    return gradient._version, gradient.data_ptr() if plain else 0
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a step leaves behind: enough to recognise its gradients, nothing that keeps them alive."""
+    """What a step leaves behind: enough to recognise its gradients, nothing that keeps them alive.
+
+    Weak references, not ids: a gradient computed later may be given the id of one that was freed.
+    """
 
     targets: Sequence[Target]
-    identities: Sequence[int]
-    versions: Sequence[int]
+    gradients: Sequence[ref[Tensor]]
+    writes: Sequence[tuple[int, int]]
     products: Sequence[Tensor] | None
+
+    def recognises(self, index: int, gradient: Tensor) -> bool:
+        """Whether it is the gradient that the step directed at this place, not written since."""
+        return self.gradients[index]() is gradient and self.writes[index] == _writes(gradient)
 
     def left(self, gradient: Tensor) -> bool:
         """Whether the gradient is one that the step directed, and was not written since."""
-        return (id(gradient), _write_count(gradient)) in zip(self.identities, self.versions, strict=True)
+        places = (index for index, reference in enumerate(self.gradients) if reference() is gradient)
+        return any(self.recognises(index, gradient) for index in places)
 
     @classmethod
-    def of_local(cls, targets: Sequence[Target], directed: Sequence[Tensor]) -> Trace:
-        """The trace of tensors that are not DTensors, at the price of two lists."""
-        return cls(targets, list(map(id, directed)), list(map(_version, directed)), None)
+    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> Trace:
+        """The trace of gradients whose memory is known, at the price of a few lists."""
+        writes = list(zip(map(_version, written), map(_data_ptr, written), strict=True))
+        return cls(targets, list(map(ref, directed)), writes, None)
 
     @classmethod
     def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> Trace:
-        return cls(targets, list(map(id, directed)), list(map(_write_count, directed)), recorded)
+        return cls(targets, list(map(ref, directed)), list(map(_writes, directed)), recorded)
 
 
 def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: Control) -> Diagnoses:
@@ -72,8 +86,8 @@ def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: C
         if trace.products is not None:
             sums = trace.products[index]
         else:
-            seen = (trace.identities[index], trace.versions[index])
-            sums = _recovered(target, metric if target.metric is tensor_metric else target.metric, seen, control)
+            applied = metric if target.metric is tensor_metric else target.metric
+            sums = _recovered(trace, index, applied, control)
         if isinstance(sums, str):
             notes.append(f"{target.name}: {sums}")
             continue
@@ -88,11 +102,12 @@ def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: C
     return Diagnoses(diagnoses, tuple(notes))
 
 
-def _recovered(target: Target, metric: Operator, seen: tuple[int, int], control: Control) -> Tensor | str:
+def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> Tensor | str:
+    target = trace.targets[index]
     g = target.parameter.grad
     if g is None:
-        return "its gradient is gone (zero_grad)"
-    if (id(g), _write_count(g)) != seen:
+        return "its gradient is gone: zero_grad, or the optimizer's own step (HeavyBall's, for one), cleared it"
+    if not trace.recognises(index, g):
         return "its gradient was changed after the step directed it"
     if is_dtensor(g):
         return "it is a DTensor, and diagnostics do not communicate with other ranks"

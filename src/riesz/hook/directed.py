@@ -15,7 +15,6 @@ from riesz.hook.attach import attach
 from riesz.hook.attachment import Attachment, attachment_of
 from riesz.layout.scope import Direction, Layers
 from riesz.metrics import Operator
-from riesz.metrics import metric as parse_metric
 
 
 def directed(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
@@ -56,7 +55,7 @@ def _make_class(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer
     def initialise(
         self: torch.optim.Optimizer,
         *args: Any,
-        metric: Operator | str,
+        metric: Operator | str | None = None,
         direction: Direction = "output",
         layers: Layers = "conv",
         model: nn.Module | None = None,
@@ -64,18 +63,26 @@ def _make_class(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer
         control: Control = None,
         **kwargs: Any,
     ) -> None:
+        if metric is None:
+            raise TypeError(
+                f"{type(self).__name__}: expected metric=, for example metric='sobolev-tilde(lam=0.5)', got none"
+            )
         base.__init__(self, *args, **kwargs)
         attach(
             self,
             model,
-            metric=parse_metric(metric),
+            metric=metric,
             direction=direction,
             layers=layers,
             backend=backend,
             control=control,
         )
 
-    ours = [p for p in inspect.signature(initialise).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    ours = [
+        p.replace(default=p.empty, annotation="Operator | str") if p.name == "metric" else p
+        for p in inspect.signature(initialise).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    ]
     body = {
         "__init__": initialise,
         "__doc__": f"{base.__name__}, channel-directed: see `riesz.directed`.\n\n{inspect.getdoc(base) or ''}",

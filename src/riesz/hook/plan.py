@@ -29,6 +29,8 @@ STEP_KEY, SCHEDULED_KEY = "riesz_step", "riesz_scheduled"
 
 KEYS = (METRIC_KEY, DIRECTION_KEY, STEP_KEY, SCHEDULED_KEY)
 
+FROZEN = "frozen (requires_grad=False)"
+
 Groups = list[dict[str, Any]]
 
 
@@ -50,6 +52,13 @@ class Plan:
     seen: tuple[tuple[Tensor, torch.Size | None], ...]
     overrides: tuple[tuple[object, object], ...]
 
+    def by_metric(self) -> list[tuple[Operator, list[Target]]]:
+        """The targets of each metric object."""
+        groups: dict[int, tuple[Operator, list[Target]]] = {}
+        for target in self.targets:
+            groups.setdefault(id(target.metric), (target.metric, []))[1].append(target)
+        return list(groups.values())
+
     @cached_property
     def _objects(self) -> list[Tensor]:
         return [parameter for parameter, _ in self.seen]
@@ -60,7 +69,7 @@ class Plan:
         return (
             len(parameters) == len(self.seen)
             and all(map(is_, parameters, self._objects))
-            and self.overrides == _overrides(groups)
+            and self.overrides == overrides_of(groups)
         )
 
     def is_valid(self, groups: Groups) -> bool:
@@ -68,8 +77,14 @@ class Plan:
         return self.same_parameters(groups) and all(_shape(parameter) == shape for parameter, shape in self.seen)
 
 
-def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operator) -> Plan:
-    """Choose the targets, or raise if there are none; `as_tensors` stands for `metric` where no group overrides it."""
+def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operator, share: bool = False) -> Plan:
+    """Choose the targets, or raise if there are none.
+
+    Args:
+        groups, scope, metric: what the optimizer trains, and what was asked for.
+        as_tensors: stands for `metric` where no group overrides it.
+        share: whether the groups are one rank's share of the parameters, which need not hold a target.
+    """
     targets, all_records = [], []
     for group, records, group_metric in _decide(groups, scope, metric):
         all_records += records
@@ -77,14 +92,23 @@ def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operat
             if record.applied and record.where is not None:
                 applied = as_tensors if group_metric is metric else group_metric
                 targets.append(Target(record.name, parameter, record.where, applied))
-    if not targets:
+    if not targets and not share:
         raise _nothing_matched(all_records)
-    return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), _overrides(groups))
+    return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), overrides_of(groups))
 
 
 def make_records(groups: Groups, scope: Scope, metric: Operator) -> list[Record]:
     """One record per parameter of the optimizer, in its order."""
-    return [record for _, records, _ in _decide(groups, scope, metric) for record in records]
+    return [
+        replace(record, applied=False, reason=FROZEN) if record.applied and is_frozen(parameter) else record
+        for group, records, _ in _decide(groups, scope, metric)
+        for record, parameter in zip(records, group["params"], strict=True)
+    ]
+
+
+def is_frozen(parameter: Tensor) -> bool:
+    """Whether a parameter has no gradient and will get none; it stays a target, since it may be unfrozen later."""
+    return not parameter.requires_grad and parameter.grad is None
 
 
 def _decide(groups: Groups, scope: Scope, metric: Operator) -> list[tuple[dict[str, Any], list[Record], Operator]]:
@@ -130,7 +154,7 @@ def _parameters(groups: Groups) -> list[Tensor]:
     return [parameter for group in groups for parameter in group["params"]]
 
 
-def _overrides(groups: Groups) -> tuple[tuple[object, object], ...]:
+def overrides_of(groups: Groups) -> tuple[tuple[object, object], ...]:
     return tuple((group.get(METRIC_KEY), group.get(DIRECTION_KEY)) for group in groups)
 
 

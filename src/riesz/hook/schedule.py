@@ -7,8 +7,9 @@ from dataclasses import fields, replace
 
 from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, Groups
 from riesz.metrics import Operator
+from riesz.metrics import metric as parse_metric
 
-Schedule = Callable[[int], "Operator | Mapping[str, float] | None"]
+Schedule = Callable[[int], "Operator | str | Mapping[str, float] | None"]
 
 
 def step_count(groups: Groups) -> int:
@@ -26,10 +27,12 @@ def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operato
     wanted = schedule(step)
     if wanted is None:
         return metric
-    if isinstance(wanted, Operator):
-        return wanted
+    if isinstance(wanted, (Operator, str)):
+        return parse_metric(wanted)
     if not isinstance(wanted, Mapping):
-        raise TypeError(f"schedule: expected a metric, a dict of its numbers or None from fn({step}), got {wanted!r}")
+        raise TypeError(
+            f"schedule: expected a metric, its text, a dict of its numbers or None from fn({step}), got {wanted!r}"
+        )
     allowed = {field.name for field in fields(metric) if field.init}
     if unknown := [name for name in wanted if name not in allowed]:
         raise ValueError(f"schedule: expected numbers of {metric!r} ({', '.join(sorted(allowed))}), got {unknown[0]!r}")

@@ -10,8 +10,9 @@ Requirements it meets:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,10 +22,14 @@ from riesz.apply import check_writable
 from riesz.backends import FastPathCache, direct_
 from riesz.hook import diagnostics, schedule
 from riesz.hook.plan import Plan, Target, make_plan
-from riesz.hook.torch_hooks import is_nested
+from riesz.hook.torch_hooks import groups_before_sharing, is_nested, overflow_flags
+from riesz.hook.traced import TracedStep
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
+
+if TYPE_CHECKING:
+    from riesz.sharded import PreparedStep
 
 
 class DirectedStep:
@@ -43,8 +48,11 @@ class DirectedStep:
         self._tensor_metric = metric.as_tensors()
         self._schedule: schedule.Schedule | None = None
         self._trace: diagnostics.Trace | None = None
-        self._plan = self._make_plan()
-        self._fast_path = FastPathCache()
+        whole = groups_before_sharing()
+        if whole is not None:
+            make_plan(whole, scope, metric, metric)  # raises if there is nothing to direct on any rank
+        self._is_share = whole is not None
+        self._use_plan(self._make_plan())
         self._closure_pending = False
 
     # -- the hooks -------------------------------------------------------------------------------------------------
@@ -54,6 +62,10 @@ class DirectedStep:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         from riesz import untraced
 
+        if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
+            self._trace = None
+            self._traced.direct_(self._backend)
+            return None
         if optimizer is not self.optimizer:
             raise RuntimeError(
                 f"this {type(optimizer).__name__} is a shallow copy (copy.copy) of the one riesz is attached to: copy "
@@ -78,6 +90,8 @@ class DirectedStep:
         return args, {**kwargs, "closure": closure_then_direct}
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
+            return
         if self._closure_pending and not is_nested(optimizer):
             self._closure_pending = False
             raise RuntimeError(
@@ -118,20 +132,26 @@ class DirectedStep:
                 getattr(self._tensor_metric, name).fill_(getattr(metric, name))
         else:
             tensor_metric = metric.as_tensors()
-            self._plan = make_plan(self.optimizer.param_groups, self._scope, metric, tensor_metric)
-            self._fast_path = FastPathCache()
+            groups = self.optimizer.param_groups
+            self._use_plan(make_plan(groups, self._scope, metric, tensor_metric, self._is_share))
             self._tensor_metric = tensor_metric
         self._metric = metric
         self._trace = None
 
+    def _use_plan(self, plan: Plan) -> None:
+        self._plan = plan
+        self._traced = TracedStep(self.optimizer, plan)
+        self._fast_path = FastPathCache()
+        self._prepared: PreparedStep | None = None
+
     def _make_plan(self) -> Plan:
-        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric)
+        return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric, self._is_share)
 
     def _present(self) -> list[tuple[Target, Tensor]]:
         """The targets that have a gradient now; the plan is made again if the optimizer's groups changed."""
         if not self._plan.is_valid(self.optimizer.param_groups):
-            old, self._plan = self._plan, self._make_plan()
-            self._fast_path = FastPathCache()
+            old = self._plan
+            self._use_plan(self._make_plan())
             same_settings = self._plan.overrides == old.overrides and len(self._plan.seen) >= len(old.seen)
             if same_settings and len(self._plan.targets) < len(old.targets):
                 raise ValueError(
@@ -158,20 +178,24 @@ class DirectedStep:
                 return
         # Plain gradients need no work: a schedule may end with them.
         skipped = self._tensor_metric if self._metric.returns_input else None
-        work = [(t, g) for t, g in present if t.metric is not skipped]
+        local: list[tuple[Target, Tensor]] = []
+        sharded: list[tuple[Target, Tensor]] = []
+        for target, gradient in present:
+            (sharded if is_dtensor(gradient) else local).append((target, gradient))
+        work = [(t, g) for t, g in local if t.metric is not skipped]
         for target, gradient in work:
             check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
-        local = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
+        # Collectives are under way while local gradients are directed.
+        collect = self._start_sharded(sharded)
         originals = [gradient.clone() for _, gradient in local] if self.recording else []
         by_metric: dict[int, list[tuple[Target, ColumnView]]] = {}
         for target, gradient in work:
-            if not is_dtensor(gradient):
-                by_metric.setdefault(id(target.metric), []).append((target, ColumnView.open(gradient, target.axis)))
+            opened = ColumnView.open(gradient, target.axis, target.metric.mixes_columns)
+            by_metric.setdefault(id(target.metric), []).append((target, opened))
         for group in by_metric.values():
             self._direct_local(group, group[0][0].metric)
         recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)]
-        sharded = [(target, gradient) for target, gradient in present if is_dtensor(gradient)]
-        recorded += self._direct_sharded(sharded)
+        recorded += collect()
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
         self._report_overflow(directed)
         self._trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
@@ -182,18 +206,25 @@ class DirectedStep:
         The backend compares every gradient; it cannot know which parameter a gradient belongs to, so the optimizer's
         parameters must be the same objects under the same overrides.
         """
-        if not self._fast_path.ready or self.recording or self._trace is not None:
+        if not (self._fast_path.ready or self._prepared) or self.recording or self._trace is not None:
             return False
         if not self._plan.same_parameters(self.optimizer.param_groups):
             return False
         targets = self._plan.targets
         # A parameter without a gradient contributes None, which matches no gradient.
         gradients: list[Any] = [target.parameter.grad for target in targets]
+        if self._prepared is not None:
+            if not self._prepared.holds_gradients(gradients):
+                return False
+            self._prepared.start(gradients, recording=False)
+            self._prepared.finish()
         # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
-        if not self._fast_path.direct_(gradients, self._metric):
+        elif not self._fast_path.direct_(gradients, self._metric):
             return False
         self._report_overflow(gradients)
-        self._trace = diagnostics.Trace.of_local(targets, gradients)
+        # A DTensor is written through its local part.
+        written = gradients if self._prepared is None else [gradient._local_tensor for gradient in gradients]
+        self._trace = diagnostics.Trace.of_written(targets, gradients, written)
         return True
 
     def _direct_local(self, work: list[tuple[Target, ColumnView]], metric: Operator) -> None:
@@ -210,31 +241,40 @@ class DirectedStep:
         for (target, home), copy in zip(work, copies, strict=True):
             controls.put_back(home, copy, target.name, self._control)
 
-    def _direct_sharded(self, present: list[tuple[Target, Tensor]]) -> list[Tensor]:
-        """Direct the DTensors among the gradients; returns what diagnostics need of them while recording."""
+    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> Callable[[], list[Tensor]]:
+        """Start to direct the DTensors among the gradients.
+
+        Returns:
+            A function that finishes it and returns what diagnostics need of them while recording.
+        """
         gradients = {id(target): gradient for target, gradient in present}
         # Those without a gradient count too: every rank must expect the same, and raise if another has one.
         targets = [t for t in self._plan.targets if is_dtensor(t.parameter) or id(t) in gradients]
         if self._metric.returns_input and not self.recording:
             targets = [t for t in targets if t.metric is not self._tensor_metric]
         if not targets:
-            return []
+            return list
         from riesz import sharded
 
         items = [sharded.Item(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
-        return sharded.direct_(items, self._backend, self._control, self.recording)
+        prepared = sharded.prepare(items, self._backend, self._control, check_writable)
+        prepared.start([item.gradient for item in items], self.recording)
+        if len(gradients) == len(self._plan.targets):
+            self._prepared = prepared
+        return prepared.finish
 
     def _report_overflow(self, directed: list[Tensor]) -> None:
         """Report overflow caused by directing to the gradient scaler, which checks before a fused step."""
-        found_inf = getattr(self.optimizer, "found_inf", None)
-        if isinstance(found_inf, Tensor) and directed:
-            flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
-            if sharded_gradients := [g for g in directed if is_dtensor(g)]:
-                from riesz import sharded
+        if not directed or not (reports := overflow_flags(self.optimizer)):
+            return
+        flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
+        if sharded_gradients := [g for g in directed if is_dtensor(g)]:
+            from riesz import sharded
 
-                flags.append(sharded.all_finite(sharded_gradients))
-            finite = torch.stack([flag.to(found_inf.device) for flag in flags]).all()
-            found_inf.copy_(torch.maximum(found_inf, (~finite).to(found_inf.dtype)))
+            flags.append(sharded.all_finite(sharded_gradients))
+        finite = torch.stack([flag.to(reports[0].device) for flag in flags]).all()
+        for report in reports:
+            report.copy_(torch.maximum(report, (~finite).to(report)))
 
 
 def _same_but_for_numbers(a: Operator, b: Operator) -> bool:

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 STEP_CODE = torch.optim.Optimizer.profile_hook_step(lambda self: None).__code__
 """The code that torch wraps every `step` in, and that runs the hooks."""
@@ -34,6 +35,42 @@ def is_nested(optimizer: torch.optim.Optimizer) -> bool:
         steps += frame.f_code is STEP_CODE and frame.f_locals.get("self") is optimizer
         frame = frame.f_back
     return steps >= 2
+
+
+SCALER_CODE = torch.amp.GradScaler.step.__code__
+"""The code of a gradient scaler's step, which runs the step of a fused optimizer."""
+
+
+def overflow_flags(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Where to report an overflow in a fused step under a gradient scaler: set above 0, each of them; else empty.
+
+    The optimizer's own `found_inf` makes the step skip. It is a copy: the scale falls by those that the scaler keeps,
+    and the scaler is known to the stack alone.
+    """
+    found_inf = getattr(optimizer, "found_inf", None)
+    if not isinstance(found_inf, Tensor):
+        return []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is SCALER_CODE and frame.f_locals.get("optimizer") is optimizer:
+            return [found_inf, *frame.f_locals["optimizer_state"]["found_inf_per_device"].values()]
+        frame = frame.f_back
+    return [found_inf]
+
+
+def groups_before_sharing() -> list[dict[str, Any]] | None:
+    """The groups of the ZeroRedundancyOptimizer that is making its local optimizer now; None outside of one.
+
+    The local optimizer gets this rank's share of the parameters, which may hold nothing to direct.
+    """
+    zero: Any = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
+    frame: FrameType | None = sys._getframe(1) if zero is not None else None
+    while frame is not None:
+        if frame.f_code is zero.ZeroRedundancyOptimizer._init_local_optimizer.__code__:
+            groups: list[dict[str, Any]] = frame.f_locals["self"].param_groups
+            return groups
+        frame = frame.f_back
+    return None
 
 
 def hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, Any]]:

@@ -15,14 +15,14 @@ from riesz.metrics import Operator
 
 
 def attach(
-    optimizer: torch.optim.Optimizer, model: nn.Module | None = None, *, metric: Operator, **settings: Any
+    optimizer: torch.optim.Optimizer, model: nn.Module | None = None, *, metric: Operator | str, **settings: Any
 ) -> Attachment:
     """`riesz.attach` for what `accelerator.prepare` returned; optimizer and model may be wrapped or plain.
 
     Args:
         optimizer: an optimizer, prepared or not.
         model: the model it trains, prepared or not.
-        metric: the inner product.
+        metric: the inner product, or its text.
         settings: direction, layers, backend, control: as in `riesz.attach`.
 
     Returns:

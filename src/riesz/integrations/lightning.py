@@ -19,7 +19,7 @@ class ChannelDirected(Callback):
     ordinary gradients.
 
     Args:
-        metric: the inner product.
+        metric: the inner product, or its text.
         settings: direction, layers, backend, control: as in `riesz.attach`.
 
     Example:
@@ -29,7 +29,7 @@ class ChannelDirected(Callback):
         >>> # lightning.Trainer(callbacks=[callback]).fit(module, data); then callback.attachments[0].report()
     """
 
-    def __init__(self, metric: Operator, **settings: Any) -> None:
+    def __init__(self, metric: Operator | str, **settings: Any) -> None:
         self.metric = metric
         self.settings = settings
         self.attachments: list[Attachment] = []

@@ -17,7 +17,7 @@ class ChannelDirected(TrainerCallback):
     The Trainer clips gradients before the step (`max_grad_norm`), so clipping acts on ordinary gradients.
 
     Args:
-        metric: the inner product.
+        metric: the inner product, or its text.
         settings: direction, layers, backend, control: as in `riesz.attach`.
 
     Example:
@@ -27,7 +27,7 @@ class ChannelDirected(TrainerCallback):
         >>> # transformers.Trainer(model, args, train_dataset=data, callbacks=[callback]).train()
     """
 
-    def __init__(self, metric: Operator, **settings: Any) -> None:
+    def __init__(self, metric: Operator | str, **settings: Any) -> None:
         self.metric = metric
         self.settings = settings
         self.attachment: Attachment | None = None

@@ -106,7 +106,7 @@ class _Fold:
 
 
 @lru_cache(maxsize=4096)
-def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int) -> _Fold:
+def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool) -> _Fold:
     first: tuple[int, ...] = ()
     if groups > 1:
         # Groups become a dimension of their own and stay in front, since each is a block.
@@ -114,8 +114,10 @@ def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: in
         strides = (strides[0] * shape[1], *strides)
         dim += 1
         first = (0,)
+    if apart:
+        first = (*first, len(shape) - 1)
     # The largest stride first is the order in memory.
-    rest = sorted(range(len(first), len(shape)), key=lambda d: -strides[d])
+    rest = sorted((d for d in range(len(shape)) if d not in first), key=lambda d: -strides[d])
     order = (*first, *rest)
     position = order.index(dim)
     sizes = [shape[d] for d in order]
@@ -134,7 +136,7 @@ class ColumnView:
     Attributes:
         view: a real view of the gradient; writing to it writes the gradient.
         outer, length, inner: its shape as columns; `view.reshape(outer, length, inner)` reads them.
-        blocks: how many independent groups the outer axis is made of.
+        blocks: how many independent groups, or parts of complex ones, the outer axis is made of.
         order: the permutation of dims that led to `view`, None where there was none.
     """
 
@@ -146,20 +148,26 @@ class ColumnView:
     order: tuple[int, ...] | None = None
 
     @classmethod
-    def open(cls, gradient: Tensor, axis: Axis) -> ColumnView:
-        """Open a gradient that passed `check_gradient`, without copying it."""
+    def open(cls, gradient: Tensor, axis: Axis, mixes_columns: bool = False) -> ColumnView:
+        """Open a gradient that passed `check_gradient`, without copying it.
+
+        Real and imaginary parts are columns like others, but to an operator that mixes columns they are blocks: the
+        mean of complex numbers is that of each part.
+        """
         view, parts = gradient, 1
         if gradient.is_complex():
             # The operator is real, so A conj(f) = conj(A f): a lazily conjugated tensor is opened as what it stores.
             view, parts = torch.view_as_real(gradient.conj() if gradient.is_conj() else gradient), 2
         if axis.dim is None:
             return cls(view, 1, gradient.numel(), parts)
-        fold = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups)
+        apart = mixes_columns and parts > 1
+        fold = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups, apart)
         if axis.groups > 1:
             view = view.view(axis.groups, -1, *view.shape[1:])
         if fold.order is not None:
             view = view.permute(fold.order)
-        return cls(view, fold.outer, fold.length, fold.inner, axis.groups, fold.order)
+        blocks = axis.groups * (parts if apart else 1)
+        return cls(view, fold.outer, fold.length, fold.inner, blocks, fold.order)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -175,12 +183,14 @@ class ColumnView:
 
     def unfold(self, columns_ONI: Tensor, like: Tensor) -> Tensor:
         """The columns as a new tensor with the shape, dtype and order in memory of `like`, the gradient opened here."""
-        result = columns_ONI.to(self.view.dtype).view(self.view.shape)
+        # An inverse FFT returns columns in another order in memory.
+        result = columns_ONI.to(self.view.dtype).contiguous().view(self.view.shape)
         if self.order is not None:
             result = result.permute([self.order.index(d) for d in range(len(self.order))])
-        if self.blocks > 1:
+        if result.dim() > like.dim() + like.is_complex():  # groups have a dimension of their own
             result = result.flatten(0, 1)
         if like.is_complex():
-            result = torch.view_as_complex(result)
+            beside = result.stride(-1) == 1  # else the parts are blocks
+            result = torch.view_as_complex(result) if beside else torch.complex(*result.unbind(-1))
             result = result.conj() if like.is_conj() else result
         return result

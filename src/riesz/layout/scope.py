@@ -12,6 +12,7 @@ The axis follows from the kind of layer, because layers disagree on where their 
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -72,8 +73,8 @@ class Scope:
         if isinstance(self.layers, str):
             if self.layers not in ("conv", "all"):
                 raise ValueError(f"layers: expected 'conv', 'all' or a predicate, got {self.layers!r}")
-        elif not callable(self.layers):
-            raise TypeError(f"layers: expected 'conv', 'all' or a predicate, got {self.layers!r}")
+        else:
+            _check_predicate(self.layers)
 
     def locations(self) -> ParameterLocations | None:
         """Where the model's parameters sit; None without a model."""
@@ -152,6 +153,21 @@ class Scope:
         transposed = is_conv and isinstance(location.module, CONV_TRANSPOSE)
         groups = int(getattr(location.module, "groups", 1)) if is_conv and location.module is not None else 1
         return Axis(int((self.direction == "input") != transposed), groups)
+
+
+def _check_predicate(layers: object) -> None:
+    expected = "layers: expected 'conv', 'all' or a predicate of (name, module, parameter)"
+    if not callable(layers) or isinstance(layers, type):
+        raise TypeError(f"{expected}, got {layers!r}")
+    try:
+        signature = inspect.signature(layers)
+    except (TypeError, ValueError):  # of some callables written in C, nothing is known
+        return
+    try:
+        signature.bind("", None, None)
+    except TypeError:
+        name = getattr(layers, "__name__", type(layers).__name__)
+        raise TypeError(f"{expected}, got {name}{signature}") from None
 
 
 def _locate(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:

@@ -5,6 +5,7 @@ Shape suffixes: O outer passengers, N the directed axis, I inner passengers, F f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,6 +15,9 @@ from torch import Tensor
 from riesz.layout.axis import Axis, ColumnView, check_gradient
 from riesz.metrics import _numbers, circulant
 from riesz.metrics.operator import SHARED_FIELDS, Operator
+
+MOST_DAMPED = 1.3
+"""How far apart two modes may be in float32. Its matrix products are off by up to 3e-6 of the lowest mode already."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +55,10 @@ class Metric(Operator):
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         """Eigenvalues of G, given `waves_F = 4 sin^2(pi k/n)`, those of minus the periodic second difference."""
         raise NotImplementedError
+
+    def smoothing_factor(self, n: int, wave: float) -> Any:
+        """The eigenvalue of G at one mode other than the mean; None where only `smoothing_symbol` knows it."""
+        return None
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
         """G f by running sums, for axes where neither a matrix product nor an FFT is fast."""
@@ -133,7 +141,17 @@ class Metric(Operator):
         return circulant.by_fft(columns_ONI, self._symbol_on(columns_ONI.shape[1], columns_ONI.device).reciprocal())
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
-        """`A f` for every column, by the fastest algorithm for this length."""
+        """`A f` for every column, by the fastest algorithm for this length that keeps its digits.
+
+        In float32, what rounding adds to the low modes is of the size of high ones that A damps: those are computed in
+        float64, on devices that have it.
+        """
+        may_widen = columns_ONI.dtype == torch.float32 and columns_ONI.device.type != "mps"
+        if may_widen and self._damps(columns_ONI.shape[1]):
+            return self._direct(columns_ONI.double()).float()
+        return self._direct(columns_ONI)
+
+    def _direct(self, columns_ONI: Tensor) -> Tensor:
         algorithm = circulant.strategy(columns_ONI)
         if algorithm != "sums":
             symbol_F = self._symbol_on(columns_ONI.shape[1], columns_ONI.device)
@@ -144,6 +162,17 @@ class Metric(Operator):
 
     def native_numbers(self) -> tuple[Any, Any, Any]:
         return self.strength, self.scale, self.blend
+
+    def _damps(self, n: int) -> bool:
+        """Whether the highest mode of an axis is damped so far below the lowest that float32 loses its digits."""
+        numbers = (self.strength, self.scale, self.blend)
+        if any(isinstance(number, Tensor) for number in numbers) and circulant.is_traced():
+            return True  # no graph may depend on their values
+        waves = (4 * math.sin(math.pi * k / n) ** 2 for k in (1, n // 2))
+        lowest, highest = (self.smoothing_factor(n, wave) for wave in waves) if n > 2 else (1.0, 1.0)
+        if lowest is None or highest is None:
+            return True
+        return bool(self.scale * lowest + self.blend > MOST_DAMPED * (self.scale * highest + self.blend))
 
     def _symbol_on(self, n: int, device: torch.device) -> Tensor:
         smooth_F: Any = self.smoothing_symbol(n, circulant.waves(n, device))

@@ -16,7 +16,8 @@ class Centralization(Operator):
     """`g = f - mean(f over every axis but dim)`: each output filter loses its mean.
 
     A projection: it has no kernel along one axis and no inverse, so `kernel`, `symbol` and `inner` raise, and it is a
-    descent direction only weakly. Grouped weights are centred per group and output.
+    descent direction only weakly. Grouped weights are centred per group and output. Complex gradients lose their
+    complex mean: real and imaginary parts are centred each by itself.
 
     Example:
         >>> import riesz, torch

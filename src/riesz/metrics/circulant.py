@@ -55,9 +55,21 @@ def _matmul_is_rounded(like: Tensor) -> bool:
     """Whether torch is set to round float32 matrix products to TF32 or bfloat16."""
     if like.dtype != torch.float32:
         return False
+    return _matmul_precision(like.device.type) not in ("none", "ieee")
+
+
+def _matmul_precision(device: str) -> str:
     # Not torch.get_float32_matmul_precision: it raises once the newer per-backend settings were used.
-    settings = torch.backends.mkldnn if like.device.type == "cpu" else torch.backends.cuda
-    return settings.matmul.fp32_precision not in ("none", "ieee")
+    settings = torch.backends.mkldnn if device == "cpu" else torch.backends.cuda
+    precision: str | None = getattr(getattr(settings, "matmul", None), "fp32_precision", None)
+    if precision is None:  # before torch 2.9 there is one setting for all backends
+        return "ieee" if torch.get_float32_matmul_precision() == "highest" else "rounded"
+    return precision
+
+
+# What torch.compiler.assume_constant_result does, without importing the compiler: a compiled graph keeps the setting it
+# was traced under, as it does for every matrix product in it.
+_matmul_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:
@@ -67,13 +79,18 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager[ob
     return contextlib.nullcontext()
 
 
+def is_traced() -> bool:
+    """Whether a compiler or a dispatch mode, such as that of fake tensors, sees what is computed."""
+    return torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
+
+
 def _cached_table(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
     """Keep the tables built, but never one that was built for a tracer or a fake tensor mode."""
     tables: dict[tuple[int, torch.device], Tensor] = {}
 
     @wraps(build)
     def table(n: int, device: torch.device) -> Tensor:
-        if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+        if is_traced():
             return build(n, device)
         if (n, device) not in tables:
             if len(tables) >= 1024:  # rasterized weights of many models; starting over costs little

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -36,6 +37,9 @@ class LaplacianSmoothing(Metric):
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.sigma * waves_F)
+
+    def smoothing_factor(self, n: int, wave: float) -> Any:
+        return 1.0 / (1.0 + self.sigma * wave)
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
         return circulant.screened_poisson(columns_ONI, self.sigma)

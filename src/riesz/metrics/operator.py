@@ -111,7 +111,7 @@ class Operator:
         self.check(tuple(f.shape), axis)
         if f.numel() == 0:
             return f.clone()
-        columns = ColumnView.open(f, axis)
+        columns = ColumnView.open(f, axis, self.mixes_columns)
         with circulant.full_precision(f.device):
             return columns.unfold(self.direct(columns.read().to(compute_dtype(f.dtype)), columns.blocks), f)
 

@@ -40,6 +40,9 @@ class Sobolev(Metric):
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.lam * (n**2 * waves_F))
 
+    def smoothing_factor(self, n: int, wave: float) -> Any:
+        return 1.0 / (1.0 + self.lam * (n**2 * wave))
+
     def smooth(self, columns_ONI: Tensor) -> Tensor:
         return circulant.screened_poisson(columns_ONI, self.grid_strength(columns_ONI.shape[1]))
 

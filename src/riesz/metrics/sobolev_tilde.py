@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,6 +66,9 @@ class SobolevTilde(Metric):
         # waves_F[0] is 0: the 1 put in its place only keeps the unused quotient finite.
         others_F = (1.0 - at_mean_F) / (self.lam * (n**2 * waves_F + at_mean_F))
         return self.mean_factor(n) * at_mean_F + others_F
+
+    def smoothing_factor(self, n: int, wave: float) -> Any:
+        return 1.0 / (self.lam * (n**2 * wave))
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
         mean_O1I = circulant.mean(columns_ONI)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from riesz.metrics.centralization import Centralization
@@ -21,7 +22,7 @@ KINDS: dict[str, type[Operator]] = {
 
 
 def metric(text: str | Operator) -> Operator:
-    """The metric a text stands for; the inverse of `str(metric)`.
+    """The metric a text stands for; the inverse of `str(metric)`. Wherever riesz takes a metric, it takes a text too.
 
     Args:
         text: a name, with its settings in brackets or without. A metric is passed through.
@@ -39,7 +40,11 @@ def metric(text: str | Operator) -> Operator:
     if isinstance(text, Operator):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"metric: expected a text such as 'sobolev-tilde(lam=0.5)', got {text!r}")
+        hint = f"; did you mean {text.__name__}()?" if isinstance(text, type) and issubclass(text, Operator) else ""
+        raise TypeError(
+            "metric: expected a riesz metric such as riesz.SobolevTilde(), or a text such as 'sobolev-tilde(lam=0.5)', "
+            f"got {text!r}{hint}"
+        )
     if len(text) > 200:
         raise ValueError(f"metric: expected at most 200 characters, got {len(text)}: {text[:40]!r}...")
     form = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
@@ -47,9 +52,8 @@ def metric(text: str | Operator) -> Operator:
         raise ValueError(f"metric: expected the form 'sobolev-tilde(lam=0.5, blend=0)', got {text!r}")
     name, inside = form[1], form[2] or ""
     if name not in KINDS:
-        close = get_close_matches(name, KINDS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"metric: expected one of {', '.join(KINDS)}, got {name!r}{hint}")
+        spelt = re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", name).lower()  # SobolevTilde, sobolev_tilde
+        raise ValueError(f"metric: expected one of {', '.join(KINDS)}, got {name!r}{_did_you_mean(spelt, KINDS)}")
     settings: dict[str, object] = {}
     for setting in filter(None, (part.strip() for part in inside.split(","))):
         key, equals, value = (piece.strip() for piece in setting.partition("="))
@@ -64,5 +68,11 @@ def metric(text: str | Operator) -> Operator:
     if unknown := [key for key in settings if key not in allowed]:
         raise ValueError(
             f"metric {text!r}: expected settings among {', '.join(allowed) or '(none)'}, got {unknown[0]!r}"
+            + _did_you_mean(unknown[0], allowed)
         )
     return kind(**settings)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,19 +1,25 @@
 """Column batches: columns of many gradients side by side, computed together where their rows are partitioned alike.
 
+A `SumExchange` sends sums of all columns of some batches in one collective, and corrects the columns by what it gets.
+
 Shape suffixes: L the rows of this rank, C columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from riesz.metrics import Operator
+from riesz.backends import direct_
+from riesz.backends.shards import MAX_ROWS, ShardKernels, ShardRun
+from riesz.layout.axis import ColumnView
+from riesz.metrics import Metric, Operator
+from riesz.sharded.collectives import AllGather, AllReduce, Exchange, digest
 from riesz.sharded.groups import RankGroup
-from riesz.sharded.layout import LocalPart, Rows, Run
+from riesz.sharded.layout import LocalPart, Rows, Run, real_view
 
 MAX_NUMEL = 1 << 20
 """Entries of a column batch: a copy of one, in float64, is all that is in memory at a time."""
@@ -34,6 +40,9 @@ class Member:
     @property
     def present(self) -> bool:
         return self.part.local is not None
+
+    def read(self) -> Tensor:
+        return self.part.read()[:, self.first : self.first + self.columns]
 
 
 @dataclass
@@ -72,19 +81,27 @@ class ColumnBatch:
             yield run, start
             start += run.length
 
-    def read(self, dtype: torch.dtype) -> Tensor:
-        """A copy of all columns; zeros where a parameter has no gradient."""
-        columns_LC = torch.zeros(self.height, self.columns, dtype=dtype, device=self.device)
-        for member, own_LC in self._split(columns_LC):
-            if member.present:
-                own_LC.copy_(member.part.read()[:, member.first : member.first + member.columns])
-        return columns_LC
+    def read(self, dtype: torch.dtype, width: int = 0) -> Tensor:
+        """A copy of all columns, at least `width` of them; zeros where a parameter has no gradient, and at the end."""
+        all_LC = torch.zeros(self.height, max(width, self.columns), dtype=dtype, device=self.device)
+        present = [pair for pair in self._split(all_LC[:, : self.columns]) if pair[0].present]
+        if present:
+            torch._foreach_copy_([own_LC for _, own_LC in present], [member.read() for member, _ in present])
+        return all_LC
 
     def write(self, columns_LC: Tensor) -> None:
         """Write all columns where they were read."""
+        targets, values = [], []
         for member, own_LC in self._split(columns_LC):
             if member.present:
-                member.part.write(own_LC, member.first)
+                home_LC = member.part.view()
+                if home_LC is None:
+                    member.part.write(own_LC, member.first)
+                else:
+                    targets.append(home_LC[:, member.first : member.first + member.columns])
+                    values.append(own_LC)
+        if targets:
+            torch._foreach_copy_(targets, values)
 
     def _split(self, columns_LC: Tensor) -> Iterator[tuple[Member, Tensor]]:
         widths = [member.columns for member in self.members]
@@ -107,3 +124,206 @@ def batch_columns(parts: Iterable[LocalPart]) -> list[ColumnBatch]:
                 out.append(batch)
             first += batch.add(part, first)
     return out
+
+
+# -- sums of columns ---------------------------------------------------------------------------------------------------
+
+
+class SumExchange(Exchange):
+    """Sums of each column are exchanged, then every rank corrects its own rows.
+
+    The compiled kernels make the sums and the correction, one call each for all gradients. Where they do not serve,
+    torch does, one column batch at a time. Both write the same buffers, so ranks need not choose alike.
+    """
+
+    _collective: AllGather | AllReduce
+
+    def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str):
+        self._group, self._batches, self._backend = group, batches, backend
+        self._members = [(batch, member) for batch in batches for member in batch.members if member.present]
+        parts = {id(member.part): member.part for _, member in self._members}
+        self._parts = list(parts.values())
+        self._native = all(self._kernels_serve(batch, member) for batch, member in self._members)
+        self._metrics = list({id(batch.metric): batch.metric for batch in batches}.values())
+        self._layout = describe_layout(batches)
+        self._numbers: list[float] | None = None
+        self._kernels: ShardKernels | None = None
+        self._sources: list[tuple[LocalPart, int]] = []
+        self._token = 0
+
+    def start(self) -> None:
+        numbers = tunable_numbers(self._metrics)
+        if numbers != self._numbers:
+            self._numbers, self._token = numbers, digest((self._layout, numbers))
+            self._refresh()
+        buffer = self._collective.send_buffer()
+        if self._kernels is not None and ShardKernels.available():
+            self._kernels.sums(self._addresses(), buffer)
+        else:
+            self._pack(buffer)
+        self._collective.start(self._token)
+
+    def finish(self) -> None:
+        received = self._collective.finish(self._token, lambda: describe(self._batches))
+        if self._kernels is not None and ShardKernels.available() and self._kernels.solve_(self._addresses(), received):
+            if not torch.is_inference_mode_enabled():
+                torch.autograd.graph.increment_version([part.local for part in self._parts if part.local is not None])
+        else:
+            self._solve(received)
+        self._collective.release()
+
+    def _kernels_serve(self, batch: ColumnBatch, member: Member) -> bool:
+        local = member.part.local
+        assert local is not None
+        short = all(run.length <= MAX_ROWS for run, _ in batch.runs())
+        return short and member.part.is_dense() and ShardKernels.serves(real_view(local), self._backend)
+
+    def _addresses(self) -> list[int]:
+        return [part.local.data_ptr() + offset for part, offset in self._sources if part.local is not None]
+
+    def _refresh(self) -> None:
+        """Lay out what depends on the metric's numbers."""
+        if self._native:
+            self._sources, runs = [], []
+            for batch, member, column in self._columns():
+                itemsize = member.part.dtype.itemsize
+                for run, start in batch.runs():
+                    self._sources.append((member.part, (start * member.part.columns + member.first) * itemsize))
+                    runs.append(self._shard_run(batch, member, column, run))
+            self._kernels = ShardKernels(runs) if runs else None
+
+    def _columns(self) -> Iterator[tuple[ColumnBatch, Member, int]]:
+        """The columns of every gradient, each with where in its batch they begin."""
+        for batch in self._batches:
+            column = 0
+            for member in batch.members:
+                if member.present:
+                    yield batch, member, column
+                column += member.columns
+
+    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run) -> ShardRun:
+        """What the kernels need to know of one run of one gradient."""
+        raise NotImplementedError
+
+    def _pack(self, buffer: Tensor) -> None:
+        """Write the sums of all columns to the buffer, in torch."""
+        raise NotImplementedError
+
+    def _solve(self, received: Tensor) -> None:
+        """Direct all columns, given the sums of all ranks, in torch."""
+        raise NotImplementedError
+
+
+_NO_TERMS = torch.zeros(0, 0, dtype=torch.float64)
+
+
+def whole_run(batch: ColumnBatch, member: Member, run: Run) -> ShardRun:
+    """A run that is a column by itself: nothing is sent."""
+    return ShardRun(
+        run.length, member.columns, member.part.columns, batch.dtype, _NO_TERMS, 0, torch.float64, 0, 0, 0,
+        batch.metric, True, _NO_TERMS, (),
+    )  # fmt: skip
+
+
+class ReductionExchange(SumExchange):
+    """g = (scale + blend) f + scale lam mean(f), the mean from one sum per column."""
+
+    def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str):
+        super().__init__(group, batches, backend)
+        self._starts: dict[int, int] = {}
+        count = 0
+        for batch in batches:
+            self._starts[id(batch)] = AllReduce.HEADER + count
+            count += len(batch.rows.shared) * batch.columns
+            own = [batch.rows.group(run) for run in batch.rows.divided(group.rank)]
+            # The kernels store a sum, they do not add to it.
+            self._native = self._native and len(set(own)) == len(own)
+        self._collective = AllReduce(group, count, batches[0].device)
+
+    def start(self) -> None:
+        # Columns without rows on this rank, or without a gradient, add nothing: no one else clears the last totals.
+        self._collective.send_buffer().zero_()
+        super().start()
+
+    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run) -> ShardRun:
+        number = batch.rows.shared.get(batch.rows.group(run))
+        if number is None:
+            return whole_run(batch, member, run)
+        offset = 8 * (self._starts[id(batch)] + number * batch.columns + column)
+        ones_KL = torch.ones(1, run.length, dtype=torch.float64)
+        coupling = torch.tensor([[self._weight(batch)], [0.0], [0.0]], dtype=torch.float64)
+        return ShardRun(
+            run.length, member.columns, member.part.columns, batch.dtype, ones_KL, 1, torch.float64, batch.columns,
+            offset, offset, batch.metric, False, coupling, ((offset, offset),),
+        )  # fmt: skip
+
+    def _weight(self, batch: ColumnBatch) -> float:
+        assert isinstance(batch.metric, Metric)
+        return float(batch.metric.scale * batch.metric.strength) / batch.rows.n
+
+    def _sums(self, buffer: Tensor, batch: ColumnBatch) -> Tensor:
+        start, groups = self._starts[id(batch)], len(batch.rows.shared)
+        return buffer.view(torch.float64)[start : start + groups * batch.columns].view(groups, batch.columns)
+
+    def _pack(self, buffer: Tensor) -> None:
+        for batch in self._batches:
+            columns_LC, sums_GC = batch.read(torch.float64), self._sums(buffer, batch)
+            for run, start in batch.runs():
+                if run.length < batch.rows.n:
+                    sums_GC[batch.rows.shared[batch.rows.group(run)]] += columns_LC[start : start + run.length].sum(0)
+
+    def _solve(self, received: Tensor) -> None:
+        for batch in self._batches:
+            metric, totals_GC = batch.metric, self._sums(received, batch)
+            assert isinstance(metric, Metric)
+            columns_LC = batch.read(torch.float64)
+            for run, start in batch.runs():
+                own_LC, number = columns_LC[start : start + run.length], batch.rows.shared.get(batch.rows.group(run))
+                total_C = own_LC.sum(0) if number is None else totals_GC[number]
+                own_LC.mul_(float(metric.scale + metric.blend)).add_(total_C * self._weight(batch))
+            batch.write(columns_LC)
+
+
+def direct_rows_(columns_NC: Tensor, length: int, metric: Operator, backend: str) -> None:
+    """Direct columns that are whole: groups of `length` rows, one after the other."""
+    rows, columns = columns_NC.shape
+    groups = rows // length
+    direct_([ColumnView(columns_NC.view(groups, length, columns), groups, length, columns, groups)], metric, backend)
+
+
+def describe_layout(batches: Sequence[ColumnBatch]) -> object:
+    """What ranks must agree on, but for the metrics' numbers."""
+    return [
+        (
+            type(batch.metric).__name__,
+            _fixed_settings(batch.metric),
+            batch.rows.n,
+            batch.rows.groups,
+            str(batch.dtype),
+            [(member.columns, member.present) for member in batch.members],
+        )
+        for batch in batches
+    ]
+
+
+def _fixed_settings(metric: Operator) -> list[object]:
+    names = [field.name for field in metric.settings() if field.name not in metric.tunable_fields]
+    return [getattr(metric, name) for name in names]
+
+
+def tunable_numbers(metrics: Iterable[Operator]) -> list[float]:
+    return [float(getattr(metric, name)) for metric in metrics for name in metric.tunable_fields]
+
+
+def _describe_metric(metric: Operator) -> str:
+    # The hook's metrics hold tensors, which print as such.
+    settings = {field.name: getattr(metric, field.name) for field in metric.settings()}
+    values = {name: float(value) if name in metric.tunable_fields else value for name, value in settings.items()}
+    return f"{metric.kind_name()}({', '.join(f'{name}={value}' for name, value in values.items())})"
+
+
+def describe(batches: Sequence[ColumnBatch]) -> str:
+    """The metrics, and what has no gradient, for an error."""
+    absent = {member.name for batch in batches for member in batch.members if not member.present}
+    metrics = sorted({_describe_metric(batch.metric) for batch in batches})
+    return f"{', '.join(metrics)}; without a gradient: {', '.join(sorted(absent)) or 'none'}"

@@ -1,14 +1,14 @@
-"""The collectives of a rank group, each with one buffer of bytes.
+"""The collectives of a rank group: each has buffers that are laid out once, starts without waiting and finishes later.
 
 Every buffer opens with a digest of the work that the rank takes part in: which gradients there are, their shapes, the
-metric's numbers. Ranks that disagree (a parameter without a gradient on one of them, a schedule that differs) all raise
-in the same call, instead of mixing each other's columns or waiting for ever. On an accelerator, where reading the
-digests means waiting for the device, a rank reads them when its own has changed.
+metric's numbers. The ranks compare digests at every step, before anything that arrived is used. Ranks that disagree (a
+parameter without a gradient on one of them, a schedule that differs) all raise in the same call, instead of mixing each
+other's columns or waiting for ever. On an accelerator the comparison waits for the collective.
 """
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +22,9 @@ from riesz.sharded.layout import local_of
 WORD = 8
 """Buffers are cut at multiples of this many bytes, so that any dtype can be read at a cut."""
 
+KEEP_BYTES = 64 << 20
+"""Buffers up to this size are kept from step to step; larger ones are allocated for each."""
+
 Describe = Callable[[], str]
 """Describes the work of this rank, should ranks disagree."""
 
@@ -29,121 +32,196 @@ Describe = Callable[[], str]
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
+class Exchange:
+    """Collectives and the computation around them: laid out once, used at every step."""
+
+    def start(self) -> None:
+        """Pack what other ranks need, and begin to send it."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Wait for what other ranks send, and direct in place. Raises on all ranks if their work differs."""
+        raise NotImplementedError
+
+
 class DisagreementError(RuntimeError):
     """The ranks of one collective have different work."""
 
 
 def digest(work: object) -> int:
-    """A number of 20 bits that differs, very likely, where `work` does."""
-    return zlib.crc32(repr(work).encode()) >> 12
+    """A number of 63 bits that differs, very likely, where `work` does."""
+    return int.from_bytes(hashlib.blake2b(repr(work).encode(), digest_size=8).digest(), "little") >> 1
 
 
 def padded(size: int) -> int:
     return -(-size // WORD) * WORD
 
 
-def all_gather(group: RankGroup, token: int, tensors: Sequence[Tensor], describe: Describe) -> list[Tensor]:
-    """Each tensor of all ranks, stacked in front by rank. On every rank they have the same shapes and dtypes."""
-    sent = _packed([_token(token), *tensors]).to(group.device)
-    received = torch.empty(group.size * len(sent), dtype=torch.uint8, device=group.device)
-    _all_gather(received, sent, group=group.process_group)
-    table_WB = received.view(group.size, -1).to(tensors[0].device)
-    if _must_compare(group, token):
-        _agree(table_WB[:, :WORD], token, describe)
-    out, start = [], WORD
-    for tensor in tensors:
-        size = tensor.numel() * tensor.itemsize
-        part_WB = table_WB[:, start : start + size].contiguous()
-        out.append(part_WB.view(tensor.dtype).view(group.size, *tensor.shape))
-        start += padded(size)
-    return out
+class Buffer:
+    """Memory of a fixed size on one device, kept from step to step unless it is large."""
+
+    def __init__(self, size: int, device: torch.device):
+        self.size = size
+        self._device = device
+        self._bytes: Tensor | None = None
+
+    def get(self) -> Tensor:
+        """The memory; zeros after it was allocated."""
+        if self._bytes is None:
+            self._bytes = torch.zeros(self.size, dtype=torch.uint8, device=self._device)
+        return self._bytes
+
+    def release(self) -> None:
+        """Free the memory if it is too large to keep."""
+        if self.size > KEEP_BYTES:
+            self._bytes = None
 
 
-def all_reduce(group: RankGroup, token: int, tensors: Sequence[Tensor], describe: Describe) -> list[Tensor]:
-    """The float64 sums of tensors over all ranks."""
-    # Equal numbers are equal to their mean: W sum(t^2) = sum(t)^2, exactly, for tokens of 20 bits on 4,096 ranks.
-    header = torch.tensor([token, token**2, 1.0], dtype=torch.float64, device=tensors[0].device)
-    flat = torch.cat([header, *(tensor.reshape(-1) for tensor in tensors)]).to(group.device)
-    dist.all_reduce(flat, group=group.process_group)
-    flat = flat.to(tensors[0].device)
-    if _must_compare(group, token):
-        total, squares, ranks = flat[:3].tolist()
-        if ranks * squares != total**2:
+class AllGather:
+    """Every rank gets `size` bytes of every rank."""
+
+    def __init__(self, group: RankGroup, size: int, device: torch.device):
+        self._group = group
+        self._device = device
+        self._sent = Buffer(WORD + size, device)
+        self._received = Buffer(group.size * (WORD + size), group.device)
+        self._pending: Any = None
+        self.stride = WORD + size
+        """Bytes from one rank's part of what is received to the next; each opens with the digest."""
+
+    def send_buffer(self) -> Tensor:
+        return self._sent.get()
+
+    def start(self, token: int) -> None:
+        sent = self._sent.get()
+        sent.view(torch.int64)[0] = token
+        on_group = sent.to(self._group.device)
+        self._pending = _all_gather(self._received.get(), on_group, group=self._group.process_group, async_op=True)
+
+    def finish(self, token: int, describe: Describe) -> Tensor:
+        """All that was sent, rank by rank."""
+        self._pending.wait()
+        received = self._received.get().to(self._device)
+        tokens = received.view(torch.int64)[:: self.stride // WORD]
+        if tokens.tolist() != [token] * self._group.size:
             raise _disagreement(describe)
-    sums = torch.split(flat[3:], [tensor.numel() for tensor in tensors])
-    return [part.view(tensor.shape) for part, tensor in zip(sums, tensors, strict=True)]
+        return received
+
+    def release(self) -> None:
+        self._sent.release()
+        self._received.release()
 
 
-def all_to_all(
-    group: RankGroup,
-    token: int,
-    sends: Sequence[Sequence[Tensor]],
-    shapes: Sequence[Sequence[torch.Size]],
-    describe: Describe,
-) -> list[list[Tensor]]:
-    """Tensors for every rank, exchanged for those of every rank.
+class AllReduce:
+    """Every rank gets the float64 sums of `count` numbers over all ranks."""
+
+    HEADER = 3
+    """Numbers in front of the sums, by which ranks agree."""
+
+    def __init__(self, group: RankGroup, count: int, device: torch.device):
+        self._group = group
+        self._device = device
+        self._buffer = Buffer(8 * (self.HEADER + count), device)
+        self._pending: Any = None
+        self._on_group: Tensor = torch.empty(0)
+
+    def send_buffer(self) -> Tensor:
+        """The bytes of header and numbers. The sums replace the numbers, so all of them are written at each step."""
+        return self._buffer.get()
+
+    def start(self, token: int) -> None:
+        flat = self._buffer.get().view(torch.float64)
+        flat[: self.HEADER] = torch.tensor(agreement_header(token, self._group.size), dtype=torch.float64)
+        self._on_group = flat.to(self._group.device)
+        self._pending = dist.all_reduce(self._on_group, group=self._group.process_group, async_op=True)
+
+    def finish(self, token: int, describe: Describe) -> Tensor:
+        """The bytes of header and sums."""
+        self._pending.wait()
+        totals = self._on_group.to(self._device)
+        if not totals_agree(totals[: self.HEADER].tolist(), self._group.size):
+            raise _disagreement(describe)
+        return totals.view(torch.uint8)
+
+    def release(self) -> None:
+        self._on_group = torch.empty(0)
+        self._buffer.release()
+
+
+def agreement_header(token: int, ranks: int) -> tuple[int, int, int]:
+    """Three integers whose sums over all ranks tell whether all tokens are equal.
+
+    They are two digits d0, d1 of the token, the second with a count of one below it, and d0^2 + d1^2. By Cauchy and
+    Schwarz `W sum(d^2) >= sum(d)^2`, with equality only where all d are equal. Digits have so few bits that every sum
+    is an integer below 2^53, which float64 holds exactly in any order of adding.
+    """
+    bits, count_bits = _digit_bits(ranks)
+    low, high = token & (2**bits - 1), (token >> bits) & (2**bits - 1)
+    return low, (high << count_bits) + 1, low**2 + high**2
+
+
+def totals_agree(totals: Sequence[float], ranks: int) -> bool:
+    """Whether sums of `agreement_header` come from equal tokens; in integers, where nothing is rounded."""
+    low, packed, squares = (int(total) for total in totals)
+    _, count_bits = _digit_bits(ranks)
+    high, count = packed >> count_bits, packed & (2**count_bits - 1)
+    return bool(count * squares == low**2 + high**2)
+
+
+def _digit_bits(ranks: int) -> tuple[int, int]:
+    """Bits of a digit and of a count of ranks: sums of squares, and of digits above counts, stay below 2^53."""
+    count_bits = ranks.bit_length()
+    return max(1, min((52 - count_bits) // 2, 53 - 2 * count_bits)), count_bits
+
+
+class AllToAll:
+    """Every rank exchanges parts with every rank; part sizes may differ by rank.
 
     Args:
         group: the ranks that take part.
-        token: the digest of this rank's work.
-        sends: by rank, the tensors it gets.
-        shapes: by rank, the shapes of those it sends; their dtypes are those of our own.
-        describe: describes this rank's work where ranks disagree.
-
-    Returns:
-        By rank, the tensors it sent.
+        sent, received: by rank, the bytes of payload; each part opens with the digest.
+        send_buffer, receive_buffer: of the sum of those sizes and their headers.
     """
-    like = sends[0]
-    packed = [_packed([_token(token), *tensors]) for tensors in sends]
-    sizes = [[shape.numel() * tensor.itemsize for shape, tensor in zip(row, like, strict=True)] for row in shapes]
-    lengths = [WORD + sum(map(padded, row)) for row in sizes]
-    received = torch.empty(sum(lengths), dtype=torch.uint8, device=group.device)
-    dist.all_to_all_single(
-        received,
-        torch.cat(packed).to(group.device),
-        lengths,
-        [len(buffer) for buffer in packed],
-        group=group.process_group,
-    )
-    buffers = torch.split(received.to(like[0].device), lengths)
-    if _must_compare(group, token):
-        _agree(torch.stack([buffer[:WORD] for buffer in buffers]), token, describe)
-    out = []
-    for buffer, row, row_shapes in zip(buffers, sizes, shapes, strict=True):
-        start, tensors = WORD, []
-        for tensor, size, shape in zip(like, row, row_shapes, strict=True):
-            tensors.append(buffer[start : start + size].view(tensor.dtype).view(shape))
-            start += padded(size)
-        out.append(tensors)
-    return out
+
+    def __init__(self, group: RankGroup, sent: Sequence[int], received: Sequence[int], buffers: tuple[Buffer, Buffer]):
+        self._group = group
+        self._sent, self._received = buffers
+        self._sent_lengths = [WORD + size for size in sent]
+        self._received_lengths = [WORD + size for size in received]
+        self._sent_headers, self._received_headers = map(_headers, (self._sent_lengths, self._received_lengths))
+        self._pending: Any = None
+        self._on_group: Tensor = torch.empty(0)
+
+    def start(self, token: int) -> None:
+        sent = self._sent.get()
+        sent.view(torch.int64)[self._sent_headers] = token
+        self._on_group = torch.empty(self._received.size, dtype=torch.uint8, device=self._group.device)
+        if self._group.device == sent.device:
+            self._on_group = self._received.get()
+        self._pending = dist.all_to_all_single(
+            self._on_group,
+            sent.to(self._group.device),
+            self._received_lengths,
+            self._sent_lengths,
+            group=self._group.process_group,
+            async_op=True,
+        )
+
+    def finish(self, token: int, describe: Describe) -> None:
+        """Wait until what was received is in the receive buffer."""
+        self._pending.wait()
+        received = self._received.get()
+        if self._on_group is not received:
+            received.copy_(self._on_group)
+        self._on_group = torch.empty(0)
+        if (received.view(torch.int64)[self._received_headers] != token).any():
+            raise _disagreement(describe)
 
 
-def _must_compare(group: RankGroup, token: int) -> bool:
-    if group.device.type != "cpu" and token in group.agreed:
-        return False
-    if len(group.agreed) >= 1024:  # a schedule makes a new one at each step
-        group.agreed.clear()
-    group.agreed.add(token)
-    return True
-
-
-def _token(token: int) -> Tensor:
-    return torch.tensor([token], dtype=torch.int64)
-
-
-def _packed(tensors: Sequence[Tensor]) -> Tensor:
-    """The bytes of tensors, one after the other, each filled up to a whole number of words."""
-    parts, device = [], tensors[-1].device
-    for tensor in tensors:
-        parts.append(tensor.to(device).contiguous().view(-1).view(torch.uint8))
-        if missing := padded(len(parts[-1])) - len(parts[-1]):
-            parts.append(torch.zeros(missing, dtype=torch.uint8, device=device))
-    return torch.cat(parts)
-
-
-def _agree(tokens_WB: Tensor, token: int, describe: Describe) -> None:
-    if (tokens_WB.contiguous().view(torch.int64) != token).any():
-        raise _disagreement(describe)
+def _headers(lengths: Sequence[int]) -> Tensor:
+    """Where the parts of a buffer begin, in words."""
+    starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
+    return starts // WORD
 
 
 def _disagreement(describe: Describe) -> DisagreementError:

@@ -5,30 +5,38 @@ Requirements it meets:
 - one collective per rank group and strategy for all parameters of a step; none for plain tensors;
 - every rank of a group makes the same collectives in the same order: they follow from the layout of all parameters,
   which every rank knows, never from what one of them holds;
-- written to the memory of the local parts: placements, strides and optimizer state stay as they are.
+- written to the memory of the local parts: placements, strides and optimizer state stay as they are;
+- what follows from the layout is worked out once (`PreparedStep`), compared at every step and used while it holds;
+- collectives start first; what needs no other rank is computed while they are under way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from riesz.backends import FastPathCache
 from riesz.backends import direct_ as direct_columns_
+from riesz.backends.tensor_guard import TensorGuard
 from riesz.control import Control, controlled, norm_ratio, put_back
 from riesz.control import products as products_of
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
-from riesz.sharded import collectives
 from riesz.sharded.batching import batch_columns
+from riesz.sharded.collectives import AllReduce, Exchange, digest
 from riesz.sharded.groups import RankGroup, rank_group
-from riesz.sharded.layout import LocalPart, open_part
+from riesz.sharded.layout import LocalPart, local_of, open_part
 from riesz.sharded.strategies import CENTRING, choose
+
+MAX_PREPARED = 32
+"""Lists of parameters that are remembered; a model has one per set of parameters that get gradients together."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +63,180 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
     Returns:
         |f|^2, |g|^2 and <f, g> of every gradient present, if `recording`, else nothing.
     """
-    opened = [open_part(item.gradient, item.parameter, item.axis, item.metric, item.name) for item in items]
-    parts = [part for part in opened if part is not None]
-    _reduce_partial(parts)
-    originals = [part.local.clone() if recording and part.local is not None else None for part in parts]
-    if control == "norm":
-        _direct_with_norms_kept_(parts, backend)
-    else:
-        _solve_(parts, backend, permuted=control == "permuted")
-    products = iter(_products(parts, originals) if recording else ())
-    _share_partial(parts)
-    if not recording:
-        return []
-    # A rank that is not on the mesh of a gradient knows nothing of it.
-    by_item = [torch.zeros(3, dtype=torch.float64) if part is None else next(products) for part in opened]
-    return [products for products, item in zip(by_item, items, strict=True) if item.gradient is not None]
+    prepared = prepare(items, backend, control)
+    prepared.start([item.gradient for item in items], recording)
+    return prepared.finish()
 
 
-def _solve_(parts: Sequence[LocalPart], backend: str, permuted: bool) -> None:
-    _solve_alone_([part for part in parts if part.group is None], backend, permuted)
+_prepared: dict[object, PreparedStep] = {}
+
+
+Check = Callable[[object, str, Axis], None]
+
+
+def prepare(items: Sequence[Item], backend: str, control: Control, check: Check | None = None) -> PreparedStep:
+    """How to direct these items: as the last list like it, if that still holds. Raises where a layout is unsupported.
+
+    Nothing is touched, and nothing is communicated but for process groups that are new.
+
+    Args:
+        items, backend, control: see `direct_`.
+        check: called with every gradient that was not seen before, its name and its axis; raises if it is not writable.
+    """
+    first = items[0]
+    key = (backend, control, id(first.parameter), id(first.metric), tuple(item.gradient is None for item in items))
+    known = _prepared.get(key)
+    if known is None or not known.holds(items):
+        if len(_prepared) >= MAX_PREPARED:
+            _prepared.clear()
+        for item in items if check is not None else ():
+            if check is not None and item.gradient is not None:
+                check(item.gradient, f"the gradient of {item.name!r}", item.axis)
+        known = _prepared[key] = PreparedStep(items, backend, control)
+    return known
+
+
+class PreparedStep:
+    """All that follows from the layout of a list of items: parts, strategies, buffers, kernels. Holds no gradient."""
+
+    def __init__(self, items: Sequence[Item], backend: str, control: Control):
+        self._backend, self._control = backend, control
+        self._world: object = dist.group.WORLD
+        self._specs = [_spec(item) for item in items]
+        self._keys = [(item.name, item.axis, item.metric) for item in items]
+        self._guard = TensorGuard([local_of(item.gradient) for item in items if item.gradient is not None])
+        opened = [open_part(item.gradient, item.parameter, item.axis, item.metric, item.name) for item in items]
+        self._opened = opened
+        self._parts = [part for part in opened if part is not None]
+        self._partial = [part for part in self._parts if part.layout.partial]
+        if control == "norm":
+            for part in self._parts:
+                part.dtype = compute_dtype(part.dtype)
+                part.local = _widened(part.local)
+        self._alone = _by_metric(part for part in self._parts if part.group is None)
+        self._fast_paths = [FastPathCache() for _ in self._alone]
+        self._exchanges = _exchanges(self._parts, backend, permuted=control == "permuted")
+        self._sums = _WholeSums(self._parts)
+        self._recording = False
+        self._present: list[bool] = []
+        self._homes: list[Tensor | None] = []
+        self._originals: list[Tensor | None] = []
+        self._set_locals([None] * len(self._parts))
+
+    def holds(self, items: Sequence[Item]) -> bool:
+        """Whether these items have the parameters, layouts, metrics and memory formats that this was made for."""
+        if len(items) != len(self._keys):
+            return False
+        for item, (name, axis, metric) in zip(items, self._keys, strict=True):
+            if item.metric is not metric or item.name != name or (item.axis is not axis and item.axis != axis):
+                return False
+        return self._same_layouts([_spec(item) for item in items]) and self._guard.matches(
+            [local_of(item.gradient) for item in items if item.gradient is not None]
+        )
+
+    def holds_gradients(self, gradients: Sequence[Any]) -> bool:
+        """The same for the gradients of all items, none missing, where names, axes and metrics are known to hold."""
+        try:
+            specs, locals_ = [g._spec for g in gradients], [g._local_tensor for g in gradients]
+        except AttributeError:  # None, or no DTensor
+            return False
+        return self._same_layouts(specs) and self._guard.matches(locals_)
+
+    def _same_layouts(self, specs: list[Any]) -> bool:
+        known = self._specs
+        same = len(specs) == len(known) and (all(map(is_, specs, known)) or specs == known)
+        return same and self._world is dist.group.WORLD
+
+    def start(self, gradients: Sequence[Any], recording: bool) -> None:
+        """Begin to direct gradients, one per item or None, for which this `holds`: collectives are under way."""
+        self._recording = recording
+        self._present = [gradient is not None for gradient in gradients]
+        self._homes = [
+            None if gradient is None else local_of(gradient)
+            for gradient, part in zip(gradients, self._opened, strict=True)
+            if part is not None
+        ]
+        self._set_locals(self._homes)
+        _reduce_partial(self._partial)
+        self._originals = [None if home is None else home.clone() for home in self._homes] if recording else []
+        if self._control == "norm":
+            self._set_locals([_widened(home) for home in self._homes])
+        for portions in self._exchanges:
+            portions[0].start()
+
+    def finish(self) -> list[Tensor]:
+        """Direct them; returns what `direct_` does."""
+        try:
+            return self._finish()
+        finally:
+            self._set_locals([None] * len(self._parts))
+            self._homes, self._originals = [], []
+
+    def _finish(self) -> list[Tensor]:
+        for parts, fast_path in zip(self._alone, self._fast_paths, strict=True):
+            self._solve_alone_(parts, fast_path)
+        for first, *others in self._exchanges:
+            first.finish()
+            for exchange in others:
+                exchange.start()
+                exchange.finish()
+        if self._control == "norm":
+            for part, home, ratio in zip(self._parts, self._homes, self._sums.norm_ratios(self._homes), strict=True):
+                if home is not None and part.local is not None:
+                    home.copy_(part.local * ratio.to(part.dtype))
+            self._set_locals(self._homes)
+        products = iter(self._sums.products(self._originals) if self._recording else ())
+        _share_partial(self._partial)
+        if not self._recording:
+            return []
+        # A rank that is not on the mesh of a gradient knows nothing of it.
+        by_item = [torch.zeros(3, dtype=torch.float64) if part is None else next(products) for part in self._opened]
+        return [product for product, present in zip(by_item, self._present, strict=True) if present]
+
+    def _set_locals(self, locals_: Sequence[Tensor | None]) -> None:
+        for part, local in zip(self._parts, locals_, strict=True):
+            part.local = local
+
+    def _solve_alone_(self, parts: Sequence[LocalPart], fast_path: FastPathCache) -> None:
+        locals_: list[Any] = [part.local for part in parts]
+        if self._control != "permuted" and fast_path.direct_(locals_, parts[0].metric):
+            return
+        homes = [part.open() for part in parts]
+        names = [part.name for part in parts]
+        columns = homes
+        if self._control == "permuted":
+            columns = [controlled(home, name, "permuted") for home, name in zip(homes, names, strict=True)]
+        direct_columns_(columns, parts[0].metric, self._backend)
+        if self._control == "permuted":
+            for home, copy, name in zip(homes, columns, names, strict=True):
+                put_back(home, copy, name, "permuted")
+        else:
+            fast_path.learn(self._backend, locals_, columns)
+
+
+def _spec(item: Item) -> Any:
+    """Mesh, placements, shape and dtype of an item."""
+    return (item.parameter if item.gradient is None else item.gradient)._spec
+
+
+def _widened(local: Tensor | None) -> Tensor | None:
+    """A copy in the precision of the computation, so that gradients are rounded once."""
+    if local is None:
+        return None
+    wide = compute_dtype(local.dtype)
+    return local.to(wide.to_complex() if local.is_complex() else wide, copy=True)
+
+
+def _by_metric(parts: Any) -> list[list[LocalPart]]:
+    by_metric: dict[int, list[LocalPart]] = {}
+    for part in parts:
+        if part.local is not None and part.local.numel():
+            by_metric.setdefault(id(part.metric), []).append(part)
+    return list(by_metric.values())
+
+
+def _exchanges(parts: Sequence[LocalPart], backend: str, permuted: bool) -> list[list[Exchange]]:
+    """By rank group and strategy, the exchanges of all that is divided."""
     work: dict[tuple[RankGroup, Any], list[Any]] = {}
     for part in parts:
         if part.group is not None and part.metric.mixes_columns:
@@ -81,25 +244,10 @@ def _solve_(parts: Sequence[LocalPart], backend: str, permuted: bool) -> None:
     batches = batch_columns(part for part in parts if part.rows is not None)
     for batch, strategy in zip(batches, choose(batches, permuted), strict=True):
         work.setdefault((batch.group, strategy), []).append(batch)
-    for (group, strategy), together in work.items():
-        strategy.run_within_limit(group, together, backend, permuted)
-
-
-def _solve_alone_(parts: Sequence[LocalPart], backend: str, permuted: bool) -> None:
-    by_metric: dict[int, list[LocalPart]] = {}
-    for part in parts:
-        if part.local is not None and part.local.numel():
-            by_metric.setdefault(id(part.metric), []).append(part)
-    for same_metric in by_metric.values():
-        homes = [part.open() for part in same_metric]
-        names = [part.name for part in same_metric]
-        columns = homes
-        if permuted:
-            columns = [controlled(home, name, "permuted") for home, name in zip(homes, names, strict=True)]
-        direct_columns_(columns, same_metric[0].metric, backend)
-        if permuted:
-            for home, copy, name in zip(homes, columns, names, strict=True):
-                put_back(home, copy, name, "permuted")
+    return [
+        list(strategy.run_within_limit(group, together, backend, permuted))
+        for (group, strategy), together in work.items()
+    ]
 
 
 # -- partial gradients -------------------------------------------------------------------------------------------------
@@ -111,7 +259,7 @@ def _reduce_partial(parts: Sequence[LocalPart]) -> None:
     """Write the whole gradient in place of this rank's share: one all-reduce per rank group and dtype."""
     together: dict[tuple[RankGroup, torch.dtype, torch.device], list[LocalPart]] = {}
     for part in parts:
-        if part.layout.partial and part.local is not None:
+        if part.local is not None:
             group = rank_group(part.layout.mesh, tuple(dim for dim, _ in part.layout.partial))
             together.setdefault((group, part.local.dtype, part.local.device), []).append(part)
     for (group, _, device), same_dtype in together.items():
@@ -136,37 +284,79 @@ def _partial_ranks(part: LocalPart, reduce_op: str) -> int:
 
 # -- sums over whole gradients -----------------------------------------------------------------------------------------
 
-
-def _direct_with_norms_kept_(parts: Sequence[LocalPart], backend: str) -> None:
-    """Direct copies in the precision of the computation, so that gradients are rounded once, and rescale them."""
-    homes = [part.local for part in parts]
-    for part, home in zip(parts, homes, strict=True):
-        part.dtype = wide = compute_dtype(part.dtype)
-        if home is not None:
-            part.local = home.to(wide.to_complex() if home.is_complex() else wide, copy=True)
-    _solve_(parts, backend, permuted=False)
-    for part, home, products in zip(parts, homes, _products(parts, homes), strict=True):
-        if home is not None and part.local is not None:
-            norm_f, norm_g = products[:2].sqrt().unbind()
-            home.copy_(part.local * norm_ratio(norm_f, norm_g).to(part.dtype))
-        part.local = home
+SCALES = (2.0**-600, 1.0, 2.0**600)
+LIMIT = 2.0**400
+"""Float64 entries beyond this, or below its reciprocal, are scaled before they are squared."""
 
 
-def _products(parts: Sequence[LocalPart], originals: Sequence[Tensor | None]) -> list[Tensor]:
-    """|f|^2, |g|^2 and <f, g> of every gradient, over all of its shards."""
-    products = []
-    for part, f in zip(parts, originals, strict=True):
-        zeros = torch.zeros(3, dtype=torch.float64, device=part.device)
-        products.append(zeros if f is None or part.local is None else products_of(f, part.local))
-    together: dict[RankGroup, list[int]] = {}
-    for index, part in enumerate(parts):
-        if dims := part.layout.cutting(tuple(range(len(part.layout.shape)))):
-            together.setdefault(rank_group(part.layout.mesh, dims), []).append(index)
-    for group, indices in together.items():
-        token = collectives.digest([parts[index].local is not None for index in indices])
-        absent = [parts[index].name for index in indices if parts[index].local is None]
-        description = f"sums over whole gradients; without a gradient: {', '.join(absent) or 'none'}"
-        totals = collectives.all_reduce(group, token, [products[index] for index in indices], description.__str__)
-        for index, total in zip(indices, totals, strict=True):
-            products[index] = total
-    return products
+class _WholeSums:
+    """Sums over all shards of each gradient: norms and products."""
+
+    def __init__(self, parts: Sequence[LocalPart]):
+        self._parts = parts
+        self._groups: dict[RankGroup, list[int]] = {}
+        for index, part in enumerate(parts):
+            if dims := part.layout.cutting(tuple(range(len(part.layout.shape)))):
+                self._groups.setdefault(rank_group(part.layout.mesh, dims), []).append(index)
+
+    def products(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
+        """|f|^2, |g|^2 and <f, g> of every gradient."""
+        sums = [
+            self._zeros(part, 3) if f is None or part.local is None else products_of(f, part.local)
+            for part, f in zip(self._parts, originals, strict=True)
+        ]
+        return self._reduced(sums)
+
+    def norm_ratios(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
+        """|f| / |g| of every gradient, without overflow or underflow: 1 for a zero gradient."""
+        sums = []
+        for part, f in zip(self._parts, originals, strict=True):
+            if f is None or part.local is None:
+                sums.append(self._zeros(part, 2 * (len(SCALES) if part.dtype == torch.float64 else 1)))
+            else:
+                sums.append(torch.cat([_squares(f), _squares(part.local)]))
+        ratios = []
+        for total in self._reduced(sums):
+            norm_f, norm_g = map(_norm, total.chunk(2))
+            ratios.append(norm_ratio(norm_f[0], norm_g[0]) * (norm_f[1] / norm_g[1]))
+        return ratios
+
+    def _zeros(self, part: LocalPart, count: int) -> Tensor:
+        return torch.zeros(count, dtype=torch.float64, device=part.device)
+
+    def _reduced(self, sums: list[Tensor]) -> list[Tensor]:
+        """Local sums added over all ranks: one all-reduce per rank group."""
+        for group, indices in self._groups.items():
+            parts, own = [self._parts[index] for index in indices], [sums[index] for index in indices]
+            token = digest([(part.local is not None, len(one)) for part, one in zip(parts, own, strict=True)])
+            absent = ", ".join(part.name for part in parts if part.local is None)
+            reduce = AllReduce(group, sum(map(len, own)), own[0].device)
+            reduce.send_buffer().view(torch.float64)[AllReduce.HEADER :] = torch.cat(own)
+            reduce.start(token)
+            description = f"sums over whole gradients; without a gradient: {absent or 'none'}"
+            totals = reduce.finish(token, description.__str__).view(torch.float64)[AllReduce.HEADER :]
+            for index, total in zip(indices, torch.split(totals, [len(one) for one in own]), strict=True):
+                sums[index] = total
+        return sums
+
+
+def _squares(local: Tensor) -> Tensor:
+    """The sum of squares; of float64, in one of three places by the scale that its largest entry asks for."""
+    wide = local.to(torch.complex128 if local.is_complex() else torch.float64).flatten()
+    if compute_dtype(local.dtype) != torch.float64:
+        return torch.vdot(wide, wide).real.unsqueeze(0)
+    top = wide.abs().amax() if len(wide) else torch.zeros((), dtype=torch.float64, device=local.device)
+    place = (top <= LIMIT).long() + ((top < 1 / LIMIT) & (top > 0)).long()
+    scaled = wide * torch.tensor(SCALES, dtype=torch.float64, device=local.device)[place]
+    sums = torch.zeros(len(SCALES), dtype=torch.float64, device=local.device)
+    return sums.index_put_((place,), torch.vdot(scaled, scaled).real)
+
+
+def _norm(squares: Tensor) -> tuple[Tensor, Tensor]:
+    """A norm in units that the largest of its sums of squares decides, and the unit."""
+    if len(squares) == 1:
+        return squares[0].sqrt(), torch.ones_like(squares[0])
+    scales = torch.tensor(SCALES, dtype=torch.float64, device=squares.device)
+    place = (squares != 0).long().argmax()
+    in_units = torch.where(squares == 0, 0.0, squares * (scales[place] / scales) ** 2)
+    return in_units.sum().sqrt(), 1 / scales[place]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,14 +19,12 @@ class RankGroup:
         rank: the rank of this process within it.
         coordinates: by rank of the group, the coordinates on those dims.
         device: the device of the group's collectives; gradients may be elsewhere (CPU offload).
-        agreed: the digests that all ranks were seen to share; see collectives.py.
     """
 
     process_group: Any
     rank: int
     coordinates: tuple[tuple[int, ...], ...]
     device: torch.device
-    agreed: set[int] = field(default_factory=set)
 
     @property
     def size(self) -> int:

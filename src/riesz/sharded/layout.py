@@ -295,20 +295,28 @@ class LocalPart:
         elif self.metric.off_diagonal != "zero" and self.axis.dim == 0:
             # Some groups, each as a whole. To the other operators it makes no difference where a group ends.
             groups = self.layout.held(0) // self.axis.length(self.layout.shape)
-        return ColumnView.open(self.local, replace(self.axis, groups=groups))
+        return ColumnView.open(self.local, replace(self.axis, groups=groups), self.metric.mixes_columns)
 
     def read(self) -> Tensor:
         """The rows of all columns, in logical order whatever the strides: every rank must mean the same column."""
-        return self._view().reshape(-1, self.columns)
+        return self._folded().reshape(-1, self.columns)
+
+    def view(self) -> Tensor | None:
+        """The same as a view of the gradient's memory; None where its strides allow none."""
+        folded, rows_LC = self._folded(), self.read()
+        return rows_LC if rows_LC.untyped_storage().data_ptr() == folded.untyped_storage().data_ptr() else None
 
     def write(self, rows_LC: Tensor, first: int) -> None:
-        """Write some columns, from number `first` on, where they were read."""
-        view, all_LC = self._view(), self.read()
+        """Write some columns, from number `first` on, where they were read, whatever the strides."""
+        folded, all_LC = self._folded(), self.read()
         all_LC[:, first : first + rows_LC.shape[1]] = rows_LC
-        if all_LC.untyped_storage().data_ptr() != view.untyped_storage().data_ptr():
-            view.copy_(all_LC.view(view.shape))  # no view of such strides: a copy was written to
+        folded.copy_(all_LC.view(folded.shape))
 
-    def _view(self) -> Tensor:
+    def is_dense(self) -> bool:
+        """Whether the rows of all columns lie in memory one after the other."""
+        return self.local is None or (self._folded().is_contiguous() and not self.local.is_neg())
+
+    def _folded(self) -> Tensor:
         assert self.local is not None
         view = real_view(self.local)
         return view if self.axis.dim is None else view.movedim(self.axis.dim, 0)
@@ -354,10 +362,9 @@ def check(tensor: Any, axis: Axis, what: str) -> None:
 
 def local_of(tensor: Any) -> Tensor:
     """The memory of a DTensor on this rank; writing to it writes the DTensor."""
-    with torch.no_grad():
-        local: Any = tensor.to_local()
+    local: Any = tensor._local_tensor  # what to_local() returns without autograd, at a twentieth of its time
     # The result of a collective that may still be under way.
-    return local.wait() if isinstance(local, AsyncCollectiveTensor) else local
+    return local if type(local) is Tensor or not isinstance(local, AsyncCollectiveTensor) else local.wait()
 
 
 def real_view(tensor: Tensor) -> Tensor:

@@ -9,13 +9,15 @@ and so does the difference between the block of a run with itself and the *same 
 periodic there. A rank therefore solves its own runs with the ordinary kernels, sends the K sums `U_r f` of each column,
 and adds `V_k X_kr` times the sums of every run r. Exact: no iteration, no truncation.
 
-Shape suffixes: K terms, L rows of a run, R runs of one column. Everything is float64.
+Shape suffixes: K terms, L rows of a run, R runs of one column, C columns, W ranks, S slots for runs. Everything is
+float64 but for those sums that are sent in float32.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -23,7 +25,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from riesz.backends.shards import ShardRun
 from riesz.metrics import LaplacianSmoothing, Metric, Operator
+from riesz.sharded.batching import ColumnBatch, Member, SumExchange, direct_rows_, whole_run
+from riesz.sharded.collectives import WORD, AllGather, padded
+from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import Run
 
 AnyOperator = TypeVar("AnyOperator", bound=Operator)
@@ -68,6 +74,18 @@ class Parabola:
 
     def basis(self, length: int) -> Tensor:
         return self.sums(length).mT
+
+    def starts(self, length: int) -> Tensor:
+        """What each term adds to mean, slope and value, from which the compiled kernels walk along a run."""
+        u = -(length - 1) / (2 * self.n)
+        return torch.tensor(
+            [
+                [0.0, 0.0, 2 * self.lam],
+                [0.0, 1 / self.n, (2 * u - 1 / self.n) / self.n],
+                [1.0, u, u**2 - self._spread(length)],
+            ],
+            dtype=torch.float64,
+        )
 
     def coupling(self, run: Run, other: Run) -> Tensor:
         """X: what one sum of the other run adds to each term of this run."""
@@ -121,6 +139,18 @@ class Exponentials:
     def basis(self, length: int) -> Tensor:
         return self.sums(length).flip(0).mT
 
+    def starts(self, length: int) -> Tensor:
+        """What each term adds to mean, y before and h after a run, from which the compiled kernels walk along it.
+
+        With z as they round it: y is carried on as z^(j+1) y, h as z^(length-j) h, and (1 - z)^2 h is the solution.
+        """
+        z = 2 * self.sigma / (1 + 2 * self.sigma + math.sqrt(1 + 4 * self.sigma))
+        y = (1 + z) / ((1 - z) * z)
+        return torch.tensor(
+            [[0.0, 0.0], [y, 0.0], [y * z ** (length + 1) / ((1 - z) * (1 + z)), 1 / ((1 - z) ** 2 * z)]],
+            dtype=torch.float64,
+        )
+
     def coupling(self, run: Run, other: Run) -> Tensor:
         """X: what one sum of the other run adds to each term of this run."""
         # From the last row of one run to the first of the next, around the axis.
@@ -164,6 +194,13 @@ def couplings(factors: LowRank, run: Run, others: tuple[Run, ...]) -> Tensor:
 
 
 @lru_cache(maxsize=1024)
+def start_couplings(factors: LowRank, run: Run, others: tuple[Run, ...]) -> Tensor:
+    """The same for the starting values of the compiled kernels: of shape (3, R K)."""
+    with torch.inference_mode(False):
+        return factors.starts(run.length) @ couplings(factors, run, others)
+
+
+@lru_cache(maxsize=1024)
 def tables(factors: LowRank, length: int) -> tuple[Tensor, Tensor]:
     """U and V of a run of this length."""
     with torch.inference_mode(False):
@@ -187,3 +224,108 @@ def _middle(run: Run) -> float:
 
 def _in_column(run: Run, n: int) -> Run:
     return Run(run.start % n, run.length)
+
+
+# -- the exchange of sums ----------------------------------------------------------------------------------------------
+
+
+def factors_of(batch: ColumnBatch) -> LowRank:
+    factors = low_rank(batch.metric, batch.rows.n)
+    assert factors is not None
+    return factors
+
+
+def inexact_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of those sums that need no float64."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+class LowRankExchange(SumExchange):
+    """Two or three sums of each column and run, gathered from all ranks; see the top of this file."""
+
+    def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str):
+        super().__init__(group, batches, backend)
+        self._factors: dict[int, LowRank] = {}
+        self._starts: dict[int, tuple[int, int]] = {}
+        size = WORD
+        for batch in batches:
+            factors = factors_of(batch)
+            sums = batch.rows.slots * batch.columns
+            exact = size
+            size += 8 * sums * factors.exact
+            self._starts[id(batch)] = (exact, size)
+            size += padded(inexact_dtype(batch.dtype).itemsize * sums * (factors.terms - factors.exact))
+        self._collective = self._gather = AllGather(group, size - WORD, batches[0].device)
+
+    def _refresh(self) -> None:
+        self._factors = {id(batch): factors_of(batch) for batch in self._batches}
+        super()._refresh()
+
+    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run) -> ShardRun:
+        if run.length == batch.rows.n:
+            return whole_run(batch, member, run)
+        factors, partners = self._factors[id(batch)], batch.rows.partners(run)
+        slot = batch.rows.divided(self._group.rank).index(run)
+        offsets = tuple(self._offsets(batch, column, rank, slot) for rank, slot, _ in partners)
+        return ShardRun(
+            run.length, member.columns, member.part.columns, batch.dtype, tables(factors, run.length)[0],
+            factors.exact, inexact_dtype(batch.dtype), batch.columns, *self._offsets(batch, column, 0, slot),
+            factors.alone(batch.metric, run.length), True,
+            start_couplings(factors, run, tuple(other for _, _, other in partners)), offsets,
+        )  # fmt: skip
+
+    def _offsets(self, batch: ColumnBatch, column: int, rank: int, slot: int) -> tuple[int, int]:
+        factors, (exact, inexact) = self._factors[id(batch)], self._starts[id(batch)]
+        first, itemsize = rank * self._gather.stride, inexact_dtype(batch.dtype).itemsize
+        rest = factors.terms - factors.exact
+        return (
+            first + exact + 8 * (slot * factors.exact * batch.columns + column),
+            first + inexact + itemsize * (slot * rest * batch.columns + column),
+        )
+
+    def _views(self, buffer: Tensor, batch: ColumnBatch) -> tuple[Tensor, Tensor]:
+        """The sums of a batch in buffers of one or more ranks: in float64, and in the other dtype."""
+        factors, starts = self._factors[id(batch)], self._starts[id(batch)]
+        by_rank = buffer.view(-1, self._gather.stride)
+        views = []
+        for start, terms, dtype in zip(
+            starts,
+            (factors.exact, factors.terms - factors.exact),
+            (torch.float64, inexact_dtype(batch.dtype)),
+            strict=True,
+        ):
+            shape = (len(by_rank), batch.rows.slots, terms, batch.columns)
+            stop = start + dtype.itemsize * math.prod(shape[1:])
+            views.append(by_rank[:, start:stop].view(dtype).view(shape))
+        return views[0], views[1]
+
+    def _pack(self, buffer: Tensor) -> None:
+        for batch in self._batches:
+            factors, columns_LC = self._factors[id(batch)], batch.read(torch.float64)
+            exact_WSKC, inexact_WSKC = self._views(buffer, batch)
+            divided = [(run, start) for run, start in batch.runs() if run.length < batch.rows.n]
+            for slot, (run, start) in enumerate(divided):
+                weights_KL = tables(factors, run.length)[0].to(batch.device)
+                sums_KC = weights_KL @ columns_LC[start : start + run.length]
+                exact_WSKC[0, slot] = sums_KC[: factors.exact]
+                inexact_WSKC[0, slot] = sums_KC[factors.exact :]
+
+    def _solve(self, received: Tensor) -> None:
+        for batch in self._batches:
+            assert isinstance(batch.metric, Metric)
+            factors, columns_LC = self._factors[id(batch)], batch.read(torch.float64)
+            sums_WSKC = torch.cat([sums.double() for sums in self._views(received, batch)], dim=2)
+            for run, start in batch.runs():
+                own_LC = columns_LC[start : start + run.length]
+                whole = run.length == batch.rows.n
+                metric = batch.metric if whole else factors.alone(batch.metric, run.length)
+                direct_rows_(own_LC, run.length, metric, self._backend)
+                if whole:
+                    continue
+                partners = batch.rows.partners(run)
+                ranks, slots = [rank for rank, _, _ in partners], [slot for _, slot, _ in partners]
+                coupling_KR = couplings(factors, run, tuple(other for _, _, other in partners)).to(batch.device)
+                basis_LK = tables(factors, run.length)[1].to(batch.device)
+                terms_KC = coupling_KR @ sums_WSKC[ranks, slots].flatten(0, 1)
+                own_LC.addmm_(basis_LK, terms_KC, alpha=float(batch.metric.scale))
+            batch.write(columns_LC)

@@ -11,6 +11,9 @@ They decide between strategies that serve the same columns, and the docs quote t
 | Transposing | all-to-all, two times | these two, and any other metric | 2 M (W - 1) / W * n / W * bytes per entry  |
 | Centring    | all-reduce            | Centralization                  | 16 (W - 1) / W per output and group        |
 
+`run` lays the work out and returns an exchange, which is used at every step while the layout holds: `start` packs and
+begins the collective, `finish` waits for it, compares digests and directs in place.
+
 Shape suffixes: L the rows of this rank, N all rows, C columns, K terms, W ranks, S slots for runs, R rows of dim 0,
 G groups of a convolution, P real parts of a number.
 """
@@ -18,20 +21,25 @@ G groups of a convolution, P real parts of a number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from riesz.backends import direct_
 from riesz.control import permutation
-from riesz.layout.axis import ColumnView
-from riesz.metrics import Metric, Operator
-from riesz.sharded import collectives
-from riesz.sharded.batching import ColumnBatch
+from riesz.sharded.batching import (
+    ColumnBatch,
+    ReductionExchange,
+    describe,
+    describe_layout,
+    direct_rows_,
+    tunable_numbers,
+)
+from riesz.sharded.collectives import WORD, AllReduce, AllToAll, Buffer, Exchange, digest, padded
 from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import LocalPart, Rows, real_view
-from riesz.sharded.low_rank import LowRank, couplings, low_rank, tables
+from riesz.sharded.low_rank import LowRank, LowRankExchange, factors_of, inexact_dtype, low_rank
 
 MAX_BYTES = 256 << 20
 """The most that arrives in one collective; larger models take several."""
@@ -40,7 +48,7 @@ Work = TypeVar("Work", ColumnBatch, LocalPart)
 
 
 class Strategy(Generic[Work]):
-    """One way to direct columns that are divided among ranks. Stateless: every method sees all it needs."""
+    """One way to direct columns that are divided among ranks. Stateless."""
 
     def serves(self, work: Work, permuted: bool) -> bool:
         """Whether it computes the operator of this work."""
@@ -50,25 +58,23 @@ class Strategy(Generic[Work]):
         """Bytes that arrive at a rank."""
         raise NotImplementedError
 
-    def run(self, group: RankGroup, work: Sequence[Work], backend: str, permuted: bool) -> None:
-        """Direct all of it in place, with one collective, or one there and one back."""
+    def run(self, group: RankGroup, work: Sequence[Work], backend: str, permuted: bool) -> Exchange:
+        """The exchange of all of this work."""
         raise NotImplementedError
 
-    def run_within_limit(self, group: RankGroup, work: Iterable[Work], backend: str, permuted: bool) -> None:
-        """Direct all of it in portions whose collectives stay below the limit."""
-        for portion in self._portions(work):
-            self.run(group, portion, backend, permuted)
-
-    def _portions(self, work: Iterable[Work]) -> Iterator[list[Work]]:
+    def run_within_limit(
+        self, group: RankGroup, work: Iterable[Work], backend: str, permuted: bool
+    ) -> Iterator[Exchange]:
+        """Exchanges for all of it whose collectives stay below the limit."""
         portion: list[Work] = []
         total = 0
         for one in work:
             if portion and total + self.bytes(one) > MAX_BYTES:
-                yield portion
+                yield self.run(group, portion, backend, permuted)
                 portion, total = [], 0
             portion.append(one)
             total += self.bytes(one)
-        yield portion
+        yield self.run(group, portion, backend, permuted)
 
 
 class Reduction(Strategy[ColumnBatch]):
@@ -80,26 +86,8 @@ class Reduction(Strategy[ColumnBatch]):
     def bytes(self, work: ColumnBatch) -> int:
         return 16 * work.columns * len(work.rows.shared) * (work.group.size - 1) // work.group.size
 
-    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> None:
-        sums = []
-        for batch in work:
-            columns_LC = batch.read(torch.float64)
-            sums_GC = columns_LC.new_zeros(len(batch.rows.shared), batch.columns)
-            for run, start in batch.runs():
-                if run.length < batch.rows.n:
-                    sums_GC[batch.rows.shared[batch.rows.group(run)]] += columns_LC[start : start + run.length].sum(0)
-            sums.append(sums_GC)
-        totals = collectives.all_reduce(group, _token(work), sums, lambda: _describe(work))
-        for batch, totals_GC in zip(work, totals, strict=True):
-            metric = batch.metric
-            assert isinstance(metric, Metric)
-            columns_LC = batch.read(torch.float64)
-            weight = float(metric.scale * metric.strength) / batch.rows.n
-            for run, start in batch.runs():
-                own_LC, number = columns_LC[start : start + run.length], batch.rows.shared.get(batch.rows.group(run))
-                total_C = own_LC.sum(0) if number is None else totals_GC[number]
-                own_LC.mul_(float(metric.scale + metric.blend)).add_(total_C * weight)
-            batch.write(columns_LC)
+    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> Exchange:
+        return ReductionExchange(group, work, backend)
 
 
 class LowRankSums(Strategy[ColumnBatch]):
@@ -109,18 +97,10 @@ class LowRankSums(Strategy[ColumnBatch]):
         return not permuted and low_rank(work.metric, work.rows.n) is not None
 
     def bytes(self, work: ColumnBatch) -> int:
-        return gather_bytes(_factors(work), work.rows, work.columns, work.dtype)
+        return gather_bytes(factors_of(work), work.rows, work.columns, work.dtype)
 
-    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> None:
-        sent: list[Tensor] = []
-        for batch in work:
-            factors = _factors(batch)
-            sums_SKC = _low_rank_sums(batch, factors)
-            sent += [sums_SKC[:, : factors.exact], sums_SKC[:, factors.exact :].to(inexact_dtype(batch.dtype))]
-        gathered = collectives.all_gather(group, _token(work), sent, lambda: _describe(work))
-        for index, batch in enumerate(work):
-            sums_WSKC = torch.cat([sums.double() for sums in gathered[2 * index : 2 * index + 2]], dim=2)
-            batch.write(_corrected(batch, _factors(batch), sums_WSKC, backend))
+    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> Exchange:
+        return LowRankExchange(group, work, backend)
 
 
 class Transposing(Strategy[ColumnBatch]):
@@ -133,29 +113,8 @@ class Transposing(Strategy[ColumnBatch]):
     def bytes(self, work: ColumnBatch) -> int:
         return transpose_bytes(work.rows, work.columns, work.dtype)
 
-    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> None:
-        token = _token(work)
-        shares = [-(-batch.columns // group.size) for batch in work]
-        sends = zip(*(_by_rank(batch, share) for batch, share in zip(work, shares, strict=True)), strict=True)
-        heights = [[batch.rows.counts[rank] for batch in work] for rank in range(group.size)]
-        shapes = [[torch.Size(pair) for pair in zip(row, shares, strict=True)] for row in heights]
-        received = collectives.all_to_all(group, token, list(sends), shapes, lambda: _describe(work))
-        returned: list[tuple[Tensor, ...]] = []
-        for index, batch in enumerate(work):
-            # Rank by rank, in the order of their own rows; then sorted into the order of the axis, and back.
-            positions_N = _positions(batch)
-            columns_NC = torch.cat([row[index] for row in received])
-            whole_NC = torch.empty_like(columns_NC).index_copy_(0, positions_N, columns_NC)
-            if permuted:
-                _direct_permuted_(whole_NC, batch, shares[index], backend)
-            else:
-                _direct_rows_(whole_NC, batch.rows.n, batch.metric, backend)
-            returned.append(torch.split(whole_NC.index_select(0, positions_N), list(batch.rows.counts)))
-        own = [torch.Size((batch.height, share)) for batch, share in zip(work, shares, strict=True)]
-        sends_back = list(zip(*returned, strict=True))
-        back = collectives.all_to_all(group, token, sends_back, [own] * group.size, lambda: _describe(work))
-        for index, batch in enumerate(work):
-            batch.write(torch.cat([row[index] for row in back], dim=1)[:, : batch.columns])
+    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> Exchange:
+        return TransposingExchange(group, work, backend, permuted)
 
 
 class Centring(Strategy[LocalPart]):
@@ -166,20 +125,10 @@ class Centring(Strategy[LocalPart]):
 
     def bytes(self, work: LocalPart) -> int:
         assert work.group is not None
-        groups = 1 if work.axis.dim == 0 else work.axis.groups
-        return 16 * groups * work.layout.held(_dim(work)) * work.parts * (work.group.size - 1) // work.group.size
+        return 16 * _output_count(work) * (work.group.size - 1) // work.group.size
 
-    def run(self, group: RankGroup, work: Sequence[LocalPart], backend: str, permuted: bool) -> None:
-        token = collectives.digest([(part.layout.shape, part.local is not None) for part in work])
-        absent = ", ".join(part.name for part in work if part.local is None)
-        sums = [_output_sums(part) for part in work]
-        description = f"Centralization; without a gradient: {absent or 'none'}"
-        totals = collectives.all_reduce(group, token, sums, lambda: description)
-        for part, totals_GNP in zip(work, totals, strict=True):
-            if part.local is not None:
-                means_GNP = totals_GNP * (part.axis.groups / part.axis.columns(part.layout.shape))
-                view = _with_parts(part.local)
-                view.copy_(view.double() - _expanded(part, means_GNP, view.dim()))
+    def run(self, group: RankGroup, work: Sequence[LocalPart], backend: str, permuted: bool) -> Exchange:
+        return CentringExchange(group, work)
 
 
 REDUCTION, LOW_RANK_SUMS, TRANSPOSING, CENTRING = Reduction(), LowRankSums(), Transposing(), Centring()
@@ -202,14 +151,6 @@ def choose(batches: Sequence[ColumnBatch], permuted: bool) -> list[Strategy[Colu
     return [cheapest[batch.group, served_by] for batch, served_by in zip(batches, candidates, strict=True)]
 
 
-# -- bytes -------------------------------------------------------------------------------------------------------------
-
-
-def inexact_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of those sums that need no float64."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
 def gather_bytes(factors: LowRank, rows: Rows, columns: int, dtype: torch.dtype) -> int:
     """Bytes that arrive when every rank gets the sums of all others."""
     per_column = 8 * factors.exact + inexact_dtype(dtype).itemsize * (factors.terms - factors.exact)
@@ -225,58 +166,102 @@ def transpose_bytes(rows: Rows, columns: int, dtype: torch.dtype) -> int:
     return (there + back) * dtype.itemsize
 
 
-# -- low-rank sums -----------------------------------------------------------------------------------------------------
-
-
-def _factors(batch: ColumnBatch) -> LowRank:
-    factors = low_rank(batch.metric, batch.rows.n)
-    assert factors is not None
-    return factors
-
-
-def _low_rank_sums(batch: ColumnBatch, factors: LowRank) -> Tensor:
-    columns_LC = batch.read(torch.float64)
-    sums_SKC = columns_LC.new_zeros(batch.rows.slots, factors.terms, batch.columns)
-    divided = [(run, start) for run, start in batch.runs() if run.length < batch.rows.n]
-    for slot, (run, start) in enumerate(divided):
-        sums_KL, _ = tables(factors, run.length)
-        sums_SKC[slot] = sums_KL.to(batch.device) @ columns_LC[start : start + run.length]
-    return sums_SKC
-
-
-def _corrected(batch: ColumnBatch, factors: LowRank, sums_WSKC: Tensor, backend: str) -> Tensor:
-    assert isinstance(batch.metric, Metric)
-    columns_LC = batch.read(torch.float64)
-    for run, start in batch.runs():
-        own_LC = columns_LC[start : start + run.length]
-        whole = run.length == batch.rows.n
-        metric = batch.metric if whole else factors.alone(batch.metric, run.length)
-        _direct_rows_(own_LC, run.length, metric, backend)
-        if whole:
-            continue
-        partners = batch.rows.partners(run)
-        ranks, slots = [rank for rank, _, _ in partners], [slot for _, slot, _ in partners]
-        coupling_KR = couplings(factors, run, tuple(other for _, _, other in partners)).to(batch.device)
-        _, basis_LK = tables(factors, run.length)
-        terms_KC = coupling_KR @ sums_WSKC[ranks, slots].flatten(0, 1)
-        own_LC.addmm_(basis_LK.to(batch.device), terms_KC, alpha=float(batch.metric.scale))
-    return columns_LC
-
-
-def _direct_rows_(columns_NC: Tensor, length: int, metric: Operator, backend: str) -> None:
-    rows, columns = columns_NC.shape
-    groups = rows // length
-    direct_([ColumnView(columns_NC.view(groups, length, columns), groups, length, columns, groups)], metric, backend)
-
-
 # -- transposing -------------------------------------------------------------------------------------------------------
 
 
-def _by_rank(batch: ColumnBatch, share: int) -> tuple[Tensor, ...]:
-    """This rank's rows, cut into the columns that each rank will direct."""
-    columns_LC = batch.read(batch.dtype)
-    missing = share * batch.group.size - batch.columns
-    return torch.split(torch.nn.functional.pad(columns_LC, (0, missing)), share, dim=1)
+class TransposingExchange(Exchange):
+    """Columns to the ranks that direct them, and back.
+
+    Part r of the buffer `rows` is this rank's rows of the columns that rank r directs; part r of the buffer `columns`
+    is rank r's rows of the columns that this rank directs. The first exchange goes from `rows` to `columns`, the second
+    back.
+    """
+
+    def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str, permuted: bool):
+        self._group, self._batches, self._backend, self._permuted = group, batches, backend, permuted
+        self._shares = [-(-batch.columns // group.size) for batch in batches]
+        self._layout = (permuted, describe_layout(batches))
+        own, by_rank = self._sizes(group.rank), [self._sizes(rank) for rank in range(group.size)]
+        sent, received = [sum(own)] * group.size, [sum(sizes) for sizes in by_rank]
+        device = batches[0].device
+        self._rows = Buffer(sum(sent) + WORD * group.size, device)
+        self._columns = Buffer(sum(received) + WORD * group.size, device)
+        self._there = AllToAll(group, sent, received, (self._rows, self._columns))
+        self._back = AllToAll(group, received, sent, (self._columns, self._rows))
+        self._row_spans = [[(0, group.size, start)] for start in _starts(own, WORD)]
+        self._column_spans = self._spans(by_rank)
+        positions = [_positions(batch) for batch in batches]
+        in_order = [torch.equal(p, torch.arange(len(p), device=p.device)) for p in positions]
+        self._positions = [None if ordered else p for p, ordered in zip(positions, in_order, strict=True)]
+        self._token = 0
+
+    def _sizes(self, rank: int) -> list[int]:
+        """By batch, the bytes of a rank's rows of one rank's share of the columns."""
+        return [
+            padded(batch.rows.counts[rank] * share * batch.dtype.itemsize)
+            for batch, share in zip(self._batches, self._shares, strict=True)
+        ]
+
+    def _spans(self, by_rank: list[list[int]]) -> list[list[tuple[int, int, int]]]:
+        """By batch, neighbours with equal rows in every batch: first rank, past the last, byte of the first part."""
+        counts = [tuple(batch.rows.counts[rank] for batch in self._batches) for rank in range(self._group.size)]
+        spans: list[list[tuple[int, int, int]]] = [[] for _ in self._batches]
+        first, position = 0, 0
+        for rank in range(1, self._group.size + 1):
+            if rank == self._group.size or counts[rank] != counts[first]:
+                for span, start in zip(spans, _starts(by_rank[first], position + WORD), strict=True):
+                    span.append((first, rank, start))
+                position += (rank - first) * (WORD + sum(by_rank[first]))
+                first = rank
+        return spans
+
+    def _views(self, buffer: Tensor, index: int, spans: list[tuple[int, int, int]]) -> Iterator[Tensor]:
+        """The parts of one batch in a buffer, as tensors of shape (ranks, rows of each, columns of a share)."""
+        batch, share = self._batches[index], self._shares[index]
+        flat = buffer.view(batch.dtype)
+        for first, stop, start in spans:
+            in_columns = buffer is not self._rows.get()
+            rank = first if in_columns else self._group.rank
+            rows, stride = batch.rows.counts[rank], WORD + sum(self._sizes(rank))
+            size = batch.dtype.itemsize
+            yield flat.as_strided((stop - first, rows, share), (stride // size, share, 1), start // size)
+
+    def start(self) -> None:
+        metrics = list({id(batch.metric): batch.metric for batch in self._batches}.values())
+        self._token = digest((self._layout, tunable_numbers(metrics)))
+        for index, (batch, share) in enumerate(zip(self._batches, self._shares, strict=True)):
+            columns_LC = batch.read(batch.dtype, share * self._group.size)
+            (parts_WLC,) = self._views(self._rows.get(), index, self._row_spans[index])
+            parts_WLC.copy_(columns_LC.view(batch.height, self._group.size, share).transpose(0, 1))
+        self._there.start(self._token)
+
+    def finish(self) -> None:
+        self._there.finish(self._token, lambda: describe(self._batches))
+        for index, (batch, share) in enumerate(zip(self._batches, self._shares, strict=True)):
+            views = list(self._views(self._columns.get(), index, self._column_spans[index]))
+            # Rank by rank, in the order of their own rows; then sorted into the order of the axis, and back.
+            columns_NC, positions_N = torch.cat([view.flatten(0, 1) for view in views]), self._positions[index]
+            if positions_N is not None:
+                columns_NC = torch.empty_like(columns_NC).index_copy_(0, positions_N, columns_NC)
+            if self._permuted:
+                _direct_permuted_(columns_NC, batch, share, self._backend)
+            else:
+                direct_rows_(columns_NC, batch.rows.n, batch.metric, self._backend)
+            if positions_N is not None:
+                columns_NC = columns_NC.index_select(0, positions_N)
+            pieces = torch.split(columns_NC, [view.shape[0] * view.shape[1] for view in views])
+            torch._foreach_copy_(views, [piece.view(view.shape) for piece, view in zip(pieces, views, strict=True)])
+        self._back.start(self._token)
+        self._back.finish(self._token, lambda: describe(self._batches))
+        for index, batch in enumerate(self._batches):
+            (parts_WLC,) = self._views(self._rows.get(), index, self._row_spans[index])
+            batch.write(parts_WLC.transpose(0, 1).flatten(1)[:, : batch.columns])
+        self._rows.release()
+        self._columns.release()
+
+
+def _starts(sizes: Sequence[int], first: int) -> list[int]:
+    return list(accumulate(sizes, initial=first))[:-1]
 
 
 def _positions(batch: ColumnBatch) -> Tensor:
@@ -295,24 +280,61 @@ def _direct_permuted_(columns_NC: Tensor, batch: ColumnBatch, share: int, backen
     order_GNC = orders_NP[:, own.to(batch.device)].expand(batch.rows.groups, n, share)
     columns_GNC = columns_NC.view(batch.rows.groups, n, share)
     shuffled_GNC = columns_GNC.gather(1, order_GNC)
-    _direct_rows_(shuffled_GNC.view(-1, share), n, batch.metric, backend)
+    direct_rows_(shuffled_GNC.view(-1, share), n, batch.metric, backend)
     columns_GNC.scatter_(1, order_GNC, shuffled_GNC)
 
 
 # -- centring ----------------------------------------------------------------------------------------------------------
 
 
+class CentringExchange(Exchange):
+    """g = f - the mean over every axis but the output one."""
+
+    def __init__(self, group: RankGroup, parts: Sequence[LocalPart]):
+        self._parts = parts
+        self._token = digest([(part.layout.shape, part.local is not None) for part in parts])
+        self._counts = [_output_count(part) for part in parts]
+        self._reduce = AllReduce(group, sum(self._counts), parts[0].device)
+
+    def start(self) -> None:
+        sums = self._sums(self._reduce.send_buffer())
+        torch._foreach_copy_(sums, [_output_sums(part) for part in self._parts])
+        self._reduce.start(self._token)
+
+    def finish(self) -> None:
+        absent = ", ".join(part.name for part in self._parts if part.local is None)
+        totals = self._reduce.finish(self._token, lambda: f"Centralization; without a gradient: {absent or 'none'}")
+        for part, totals_GNP in zip(self._parts, self._sums(totals), strict=True):
+            if part.local is not None:
+                means_GNP = totals_GNP * (part.axis.groups / part.axis.columns(part.layout.shape))
+                view = _with_parts(part.local)
+                view.copy_(view.double() - _expanded(part, means_GNP, view.dim()))
+        self._reduce.release()
+
+    def _sums(self, buffer: Tensor) -> list[Tensor]:
+        flat = torch.split(buffer.view(torch.float64)[AllReduce.HEADER :], self._counts)
+        shapes = [(_output_groups(part), -1, part.parts) for part in self._parts]
+        return [sums.view(shape) for sums, shape in zip(flat, shapes, strict=True)]
+
+
+def _output_groups(part: LocalPart) -> int:
+    return 1 if part.axis.dim == 0 else part.axis.groups
+
+
+def _output_count(part: LocalPart) -> int:
+    return _output_groups(part) * part.layout.held(_dim(part)) * part.parts
+
+
 def _output_sums(part: LocalPart) -> Tensor:
-    axis, outputs = part.axis, part.layout.held(_dim(part))
-    groups = 1 if axis.dim == 0 else axis.groups
-    sums_GNP = torch.zeros(groups, outputs, part.parts, dtype=torch.float64, device=part.device)
+    outputs = part.layout.held(_dim(part))
+    sums_GNP = torch.zeros(_output_groups(part), outputs, part.parts, dtype=torch.float64, device=part.device)
     if part.local is None:
         return sums_GNP
     view = _with_parts(part.local)
     kept = (0, _dim(part), view.dim() - 1)
     summed = [dim for dim in range(view.dim()) if dim not in kept]
     by_row = view.sum(summed, dtype=torch.float64) if summed else view.double()
-    if axis.dim == 0:
+    if part.axis.dim == 0:
         return by_row.unsqueeze(0)
     return sums_GNP.index_add_(0, _group_of_row(part), by_row)
 
@@ -341,28 +363,3 @@ def _dim(part: LocalPart) -> int:
 def _with_parts(local: Tensor) -> Tensor:
     """The gradient with the real parts of a number as its last dim."""
     return real_view(local) if local.is_complex() else local.unsqueeze(-1)
-
-
-# -- agreement ---------------------------------------------------------------------------------------------------------
-
-
-def _token(work: Sequence[ColumnBatch]) -> int:
-    return collectives.digest(
-        [
-            (
-                type(batch.metric).__name__,
-                [float(getattr(batch.metric, name)) for name in batch.metric.tunable_fields],
-                batch.rows.n,
-                batch.rows.groups,
-                str(batch.dtype),
-                [(member.columns, member.present) for member in batch.members],
-            )
-            for batch in work
-        ]
-    )
-
-
-def _describe(work: Sequence[ColumnBatch]) -> str:
-    absent = {member.name for batch in work for member in batch.members if not member.present}
-    metrics = sorted({str(batch.metric) for batch in work})
-    return f"{', '.join(metrics)}; without a gradient: {', '.join(sorted(absent)) or 'none'}"

@@ -14,6 +14,7 @@ import tyro
 
 import riesz
 from riesz_lab.commands.data import is_present
+from riesz_lab.commands.doctor_gpu import examine_gpu
 from riesz_lab.config import Config
 from riesz_lab.data import DATASETS, data_folder
 from riesz_lab.data.scenes.catalog import SCENES
@@ -33,12 +34,15 @@ def run(arguments: list[str]) -> int:
     return int(tyro.cli(examine, prog="riesz doctor", description=description, args=arguments))
 
 
-def examine(data_dir: Path | None = None) -> int:
+def examine(data_dir: Path | None = None, gpu: bool = False) -> int:
     """Run every check and print its outcome.
 
     Args:
         data_dir: folder of the datasets; RIESZ_DATA, or the user's cache, if not given.
+        gpu: check and time the kernels on this machine's GPU instead, and write the figures as CSV into this folder.
     """
+    if gpu:
+        return examine_gpu()
     wrong = 0
     for title, checks in (
         ("Packages", _packages()),

@@ -56,6 +56,45 @@ def test_a_non_finite_gradient_still_skips_the_step(fused, poison):
     assert max(relative_error(a, b) for a, b in zip(weights, by_hand, strict=True)) <= 1e-5
 
 
+def steps_taken(kind, fused, weights, metric):
+    """Steps taken of 60, and of the last 20: of a scaler that starts too high for float16."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten(), nn.Linear(64, 3))
+    model.to(weights)
+    optimizer = kind(model.parameters(), lr=1e-4, fused=fused)
+    if metric is not None:
+        riesz.attach(optimizer, model, metric=metric)
+    scaler = torch.amp.GradScaler("cpu")
+    taken = []
+    for step in range(60):
+        images, labels = batch(step)
+        before = [p.detach().clone() for p in model.parameters()]
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.float16, enabled=weights == torch.float32):
+            loss = 200 * nn.functional.cross_entropy(model(images.to(weights)).float(), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        taken.append(not all(map(torch.equal, model.parameters(), before)))
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    return sum(taken), sum(taken[40:])
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+@pytest.mark.parametrize(
+    ("fused", "weights"), [(True, torch.float16), (True, torch.float32), (False, torch.float32)], ids=str
+)
+def test_overflow_made_by_directing_lowers_the_scale(name, fused, weights, scaled_steps):
+    """Unfused, a scaler refuses float16 gradients. SobolevTilde(0.001) multiplies a wave along the channels by 25."""
+    kind = getattr(torch.optim, name)
+    plain, _ = steps_taken(kind, fused, weights, None)
+    taken, of_the_last_20 = steps_taken(kind, fused, weights, riesz.SobolevTilde(0.001))
+    scaled_steps[f"{name}{' fused' if fused else ''}, {str(weights)[6:]} weights"] = (plain, taken)
+    assert plain >= 50
+    assert taken >= plain - 5
+    assert of_the_last_20 == 20
+
+
 def test_clipping_before_the_step_acts_on_the_ordinary_gradient():
     model, twin = network(), network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)

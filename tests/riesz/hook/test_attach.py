@@ -253,3 +253,43 @@ def test_two_optimizers_each_have_their_own():
     optimizers[1].step()
     assert (generator[0].weight.grad == 1).all()
     assert (discriminator[0].weight.grad == 3).all()
+
+
+def test_a_text_is_taken_wherever_a_metric_is():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric="sobolev-tilde(lam=0.5)")
+    assert attachment.metric == riesz.SobolevTilde(0.5)
+    attachment.metric = "reweighted-l2(lam=2)"
+    assert attachment.metric == riesz.ReweightedL2(2.0)
+    attachment.schedule(lambda step: "sobolev(lam=0.25)")
+    optimizer.step()
+    assert attachment.metric == riesz.Sobolev(0.25)
+    f = torch.randn(5, 3)
+    assert torch.equal(
+        riesz.precondition_(f.clone(), "sobolev(lam=0.25)"), riesz.precondition_(f.clone(), riesz.Sobolev(0.25))
+    )
+
+
+def test_frozen_parameters_are_reported_as_frozen_until_they_are_not():
+    model = network()
+    model[0].weight.requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    record = attachment.report()[0]
+    assert (record.applied, record.reason) == (False, "frozen (requires_grad=False)")
+    assert "1 of 8 directed" in str(attachment.report())
+    assert "1 of 8 parameters" in repr(attachment)
+    model[0].weight.requires_grad_(True)
+    assert attachment.report()[0].applied
+    backward(model, 0)
+    f = model[0].weight.grad.clone()
+    optimizer.step()
+    assert torch.equal(model[0].weight.grad, riesz.precondition_(f, riesz.ReweightedL2()))
+
+
+def test_an_optimizer_whose_chosen_parameters_are_all_frozen_is_warned_of():
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(16, 3))
+    model[0].requires_grad_(False)
+    with pytest.warns(UserWarning, match="every parameter to direct is frozen"):
+        riesz.attach(torch.optim.SGD(model.parameters(), lr=0.1), model, metric="sobolev")

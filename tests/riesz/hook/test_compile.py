@@ -43,11 +43,97 @@ def test_changing_numbers_a_hundred_times_recompiles_nothing(kind):
         for number in range(100):
             attachment.metric = riesz.SobolevTilde(0.1 + 0.01 * number, scale=1.0 + number, blend=0.5 * number)
             run()
-        attachment.schedule(lambda step: {"lam": 1.0 + step})
+    assert counters["frames"]["total"] == 0
+    attachment.schedule(lambda step: {"lam": 1.0 + step})
+    for _ in range(3):
+        run()  # a schedule is a function of Python: it is called in a break of the graph, which is compiled once
+    counters.clear()
+    with torch._dynamo.config.patch(error_on_recompile=True):
         for _ in range(20):
             run()
     assert counters["frames"]["total"] == 0
     print(f"{kind.__name__}: 120 steps with changing numbers, {counters['frames']['total']} frames compiled")
+
+
+KINDS = [torch.optim.SGD, torch.optim.Adam]
+
+
+@pytest.fixture
+def without_torchs_break(monkeypatch):
+    """torch breaks the graph around every optimizer's step by itself; what is left must be one graph."""
+    monkeypatch.setattr(torch._dynamo, "graph_break", lambda: None)
+
+
+def random_gradients(model):
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.empty_like(parameter)
+        parameter.grad.normal_()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("compiled", "without_torchs_break")
+def test_the_whole_step_is_one_graph_and_no_number_or_rate_compiles_another(kind):
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append([str(node.target) for node in graph.graph.nodes])
+        return graph.forward
+
+    model, rate = network(), torch.tensor(0.01)
+    optimizer = kind(model.parameters(), lr=rate)
+    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(1.0))
+    step = torch.compile(lambda: optimizer.step(), backend=count, fullgraph=True)
+    counters.clear()
+    for number in range(100):
+        attachment.metric = riesz.SobolevTilde(0.1 + 0.01 * number, scale=1.0 + number, blend=0.5 * number)
+        rate.fill_(0.1 / (1 + number))
+        random_gradients(model)
+        f = model[0].weight.grad.clone()
+        step()
+        assert relative_error(model[0].weight.grad, by_hand(attachment.metric, f)) <= 2e-6
+    # Adam makes its state in the first step it traces.
+    assert len(graphs) == 1
+    assert sum("riesz" in target and "direct_" in target for target in graphs[0]) == 1
+    assert not counters["graph_break"]
+    assert not counters["recompiles"]
+    print(f"{kind.__name__}: 100 steps, {len(graphs)} graph, {sum(counters['graph_break'].values())} breaks")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("compiled")
+def test_an_attached_step_breaks_the_graph_no_more_often_than_a_plain_one(kind):
+    breaks = []
+    for attached in (False, True):
+        torch._dynamo.reset()
+        counters.clear()
+        model = network()
+        optimizer = kind(model.parameters(), lr=torch.tensor(0.01))
+        if attached:
+            riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.2))
+        step = torch.compile(lambda optimizer=optimizer: optimizer.step(), backend="eager")
+        for _ in range(3):
+            random_gradients(model)
+            step()
+        breaks.append(sum(counters["graph_break"].values()))
+    assert breaks[0] == breaks[1]
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_compiled_step_follows_a_param_group_that_is_added():
+    model = network()
+    optimizer = torch.optim.SGD([model[0].weight], lr=0.0)
+    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.2))
+    step = torch.compile(lambda: optimizer.step(), backend="eager")
+    for group in (None, model[3].weight):
+        if group is not None:
+            optimizer.add_param_group({"params": [group]})
+        for _ in range(2):
+            random_gradients(model)
+            f = model[3].weight.grad.clone()
+            step()
+            wanted = f if group is None else by_hand(attachment.metric, f)
+            assert relative_error(model[3].weight.grad, wanted) <= 2e-6
 
 
 @pytest.mark.usefixtures("compiled")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import riesz
-from training import backward, network
+from training import backward, impersonate, network
 
 
 @pytest.mark.parametrize("control", [None, "norm", "permuted"])
@@ -78,4 +78,15 @@ def test_diagnostics_describe_the_last_step_or_raise():
     attachment.enabled = False
     optimizer.step()
     with pytest.raises(RuntimeError, match="was not directed"):
+        attachment.diagnostics()
+
+
+def test_diagnostics_do_not_take_a_later_gradient_for_the_one_of_the_step():
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.05))
+    model[0].weight.grad = torch.randn_like(model[0].weight)
+    optimizer.step()
+    impersonate(model[0].weight)
+    with pytest.raises(RuntimeError, match="changed after the step"):
         attachment.diagnostics()

@@ -1,4 +1,7 @@
-"""Every optimizer a plain loop can drive, of torch and of pytorch_optimizer: attached is exactly what it should be."""
+"""Every optimizer a plain loop can drive, of three libraries: attached is exactly what it should be.
+
+Those of heavyball consume their gradients: after a step, `.grad` is None.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import inspect
 import pickle
 import warnings
 
+import heavyball
 import numpy
 import pytest
 import pytorch_optimizer
@@ -14,7 +18,7 @@ import torch
 from torch import nn
 
 import riesz
-from training import batch, network
+from training import batch, loss_of, network
 
 # What a plain loop over a conv network cannot drive, and why.
 NOT_DRIVEN = {
@@ -23,6 +27,10 @@ NOT_DRIVEN = {
     "lomo": "updates during the backward pass, has no step over gradients",
     "demo": "exchanges gradients between processes itself",
     "distributedmuon": "exchanges gradients between processes itself",
+    "PSGDBase": "an abstract base",
+    "SOAPBase": "an abstract base",
+    "SAMWrapper": "wraps another optimizer",
+    "SplitOpt": "wraps other optimizers",
 }
 CLOSURE = {"LBFGS", "lbfgs", "bsam"}
 WANTS_GRADIENTS_BEFORE_THE_CLOSURE = {"bsam"}
@@ -46,9 +54,30 @@ TORCH = [
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and name != "Optimizer"
 ]
-CASES = [("torch.optim", name) for name in TORCH if name not in NOT_DRIVEN] + [
-    ("pytorch_optimizer", name) for name in pytorch_optimizer.get_supported_optimizers() if name not in NOT_DRIVEN
+HEAVYBALL = [
+    name for name, kind in vars(heavyball).items() if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer)
 ]
+PACKAGES = {
+    "heavyball": HEAVYBALL,
+    "torch.optim": TORCH,
+    "pytorch_optimizer": pytorch_optimizer.get_supported_optimizers(),
+}
+CASES = [(package, name) for package, names in PACKAGES.items() for name in names if name not in NOT_DRIVEN]
+
+
+@pytest.fixture(autouse=True)
+def _uncompiled(monkeypatch):
+    monkeypatch.setattr(heavyball.utils, "compile_mode", None)  # it compiles its steps, for minutes
+
+
+def kind_of(package, name):
+    if package == "pytorch_optimizer":
+        return pytorch_optimizer.load_optimizer(name)
+    return getattr(torch.optim if package == "torch.optim" else heavyball, name)
+
+
+def arguments(package, name):
+    return {} if package == "heavyball" else ARGUMENTS.get(name, {})
 
 
 def matrices(seed=0):
@@ -57,7 +86,7 @@ def matrices(seed=0):
 
 
 def build(package, name, model):
-    kind = getattr(torch.optim, name) if package == "torch.optim" else pytorch_optimizer.load_optimizer(name)
+    kind = kind_of(package, name)
     parameters = list(model.parameters())
     if name in TAKES_MODEL:
         parameters = model
@@ -66,7 +95,7 @@ def build(package, name, model):
             {"params": [p for p in parameters if p.dim() > 1], "use_muon": True},
             {"params": [p for p in parameters if p.dim() == 1], "use_muon": False},
         ]
-    return kind(parameters, **ARGUMENTS.get(name, {}))
+    return kind(parameters, **arguments(package, name))
 
 
 def trained(package, name, metric=None, by_hand=None):
@@ -115,9 +144,10 @@ def test_identity_is_bit_equal_and_reweighting_equals_directing_by_hand(package,
     driven_optimizers[package].append(name)
 
 
+@pytest.mark.filterwarnings("ignore")  # heavyball's, on settings that were not given
 @pytest.mark.parametrize(("package", "name"), CASES, ids=[f"{p}-{n}" for p, n in CASES])
 def test_a_directed_class_of_every_optimizer_can_be_made_and_pickled(package, name):
-    kind = getattr(torch.optim, name) if package == "torch.optim" else pytorch_optimizer.load_optimizer(name)
+    kind = kind_of(package, name)
     if name in TAKES_MODEL:
         with pytest.raises(TypeError, match="has its own 'model'"):
             riesz.directed(kind)
@@ -128,6 +158,21 @@ def test_a_directed_class_of_every_optimizer_can_be_made_and_pickled(package, na
     model = matrices() if name in MATRICES_ONLY else network()
     if name not in FLAGGED_GROUPS and name.lower() != "lbfgs":
         optimizer = made(
-            model.parameters(), **ARGUMENTS.get(name, {}), metric="reweighted-l2", model=model, layers="all"
+            model.parameters(), **arguments(package, name), metric="reweighted-l2", model=model, layers="all"
         )
         assert optimizer.attachment.metric == riesz.ReweightedL2()
+
+
+def test_diagnostics_of_an_optimizer_that_consumes_its_gradients_say_what_to_do():
+    model = network()
+    optimizer = heavyball.AdamW(model.parameters())
+    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.05))
+    for recording in (False, True):
+        attachment.recording = recording
+        loss_of(model, 0).backward()
+        optimizer.step()
+        assert model[0].weight.grad is None
+        if not recording:
+            with pytest.raises(RuntimeError, match=r"recording = True before it(.|\n)*own step \(HeavyBall's"):
+                attachment.diagnostics()
+    assert [d.name for d in attachment.diagnostics()] == ["0.weight", "3.weight"]

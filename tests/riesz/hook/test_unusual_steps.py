@@ -11,7 +11,7 @@ from torch import nn
 
 import riesz
 from riesz.hook.attachment import attachment_of
-from training import network
+from training import backward, impersonate, network
 
 
 class Plain(torch.optim.Optimizer):
@@ -66,6 +66,62 @@ def test_a_closure_that_computes_anew_is_directed_anew():
     optimizer.step(closure)
     assert directed(weight) == 1
     optimizer.step(lambda: weight.grad.fill_(1.0))
+    assert directed(weight) == 1
+
+
+@pytest.mark.parametrize("backend", ["auto", "eager"])
+def test_a_new_gradient_with_the_id_and_version_of_a_directed_one_is_directed(backend):
+    weight, optimizer = attached(
+        lambda p: Plain(p, lambda self, closure: [closure() for _ in range(5)]), backend=backend
+    )
+    counts = []
+
+    def closure():
+        if counts:
+            impersonate(weight)
+        counts.append(directed(weight))
+
+    optimizer.step(closure)
+    assert counts == [0] * 5
+    assert directed(weight) == 1
+
+
+def test_lbfgs_with_a_conditional_clip_equals_directing_by_hand():
+    metric = riesz.SobolevTilde(0.001, blend=0.0)
+
+    def trained(by_hand):
+        model = network()
+        optimizer = torch.optim.LBFGS([model[0].weight], lr=1.0, max_iter=6)
+        if not by_hand:
+            with pytest.warns(UserWarning, match="LBFGS"):
+                riesz.attach(optimizer, model, metric=metric)
+        evaluations = 0
+
+        def closure():
+            nonlocal evaluations
+            optimizer.zero_grad()
+            loss = backward(model, 0)
+            evaluations += 1
+            if evaluations > 1:
+                model[0].weight.grad.mul_(0.5)
+            if by_hand:
+                riesz.precondition_(model[0].weight.grad, metric)
+            return loss
+
+        optimizer.step(closure)
+        assert evaluations >= 5
+        return model[0].weight
+
+    assert torch.equal(trained(False), trained(True))
+
+
+def test_a_closure_that_assigns_the_data_of_a_gradient_is_directed_anew():
+    weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: (closure(), closure())))
+
+    def closure():
+        weight.grad.data = torch.ones_like(weight)
+
+    optimizer.step(closure)
     assert directed(weight) == 1
 
 

@@ -66,15 +66,30 @@ def test_strategy_follows_length_and_factors():
     assert [at(509), at(2049), at(10**6)] == ["sums", "sums", "sums"]
 
 
-@pytest.mark.parametrize("setting", ["tf32", "bf16"])
+ROUNDED = {"tf32": "high", "bf16": "medium"}
+"""What rounds float32 matrix products: settings per backend, and the one for all of torch before 2.9."""
+
+
+def _strategy_of_floats() -> list[str]:
+    return [circulant.strategy(torch.empty(1, 64, 1, dtype=dtype)) for dtype in (torch.float32, torch.float64)]
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="torch before 2.9 has no setting per backend")
+@pytest.mark.parametrize("setting", ROUNDED)
 def test_rounded_matrix_products_are_not_used(setting):
     was = torch.backends.mkldnn.matmul.fp32_precision
     torch.backends.mkldnn.matmul.fp32_precision = setting
     try:
-        assert circulant.strategy(torch.empty(1, 64, 1)) == "fft"
-        assert circulant.strategy(torch.empty(1, 64, 1, dtype=torch.float64)) == "matmul"
+        assert _strategy_of_floats() == ["fft", "matmul"]
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = was
+
+
+@pytest.mark.parametrize("setting", ["highest", *ROUNDED.values()])
+def test_rounded_matrix_products_are_not_used_before_torch_2_9(setting, monkeypatch):
+    monkeypatch.setattr(torch.backends, "mkldnn", object())
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: setting)
+    assert _strategy_of_floats() == ["matmul" if setting == "highest" else "fft", "matmul"]
 
 
 @pytest.mark.parametrize("n", [64, 4096])

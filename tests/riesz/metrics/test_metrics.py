@@ -189,6 +189,17 @@ def test_complex_gradients_are_directed_in_both_parts(metric):
     assert relative_error(written, wanted.conj()) <= 1e-14
 
 
+@pytest.mark.parametrize("n", [4, 193, 256])
+@every_metric
+def test_complex_gradients_have_an_inner_product_at_every_length(metric, n):
+    f, k = (torch.complex(random(3, n, 2, seed=s), random(3, n, 2, seed=s + 1)) for s in (0, 2))
+    g = metric.gradient(f, dim=1)
+    size = (f.norm() * k.norm()).item()
+    tolerance = 1e-13 * (metric.symbol(n).max() / metric.symbol(n).min()).item()
+    assert abs(metric.inner(g, k, dim=1) - torch.vdot(f.flatten(), k.flatten())) <= tolerance * size
+    assert abs(metric.inner(f, f, dim=1).imag) <= tolerance * size
+
+
 def test_centralization_takes_the_mean_off_each_output():
     f = random(4, 3, 2, 2)
     centred = riesz.Centralization()
@@ -199,6 +210,30 @@ def test_centralization_takes_the_mean_off_each_output():
     batch = [random(4, 3), random(4, 3, seed=1)]
     wanted = [f - f.mean(1, keepdim=True) for f in batch]
     torch.testing.assert_close(riesz.precondition_(batch, centred), wanted)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("backend", ["auto", "eager", "reference"])
+def test_centralization_takes_the_complex_mean_off_complex_gradients(backend, dim):
+    f = torch.complex(random(4, 3, 2, 2) + 1, random(4, 3, 2, 2, seed=1) - 5)
+    wanted = f - f.mean([d for d in range(4) if d != dim], keepdim=True)
+    torch.testing.assert_close(riesz.Centralization().gradient(f, dim), wanted)
+    for given in (f, f.to(memory_format=torch.channels_last)):
+        got = riesz.precondition_(given.clone(), riesz.Centralization(), dim, backend)
+        torch.testing.assert_close(got, wanted)
+        assert got.stride() == given.stride()
+    got = riesz.precondition_(f.clone().conj(), riesz.Centralization(), dim, backend)
+    torch.testing.assert_close(got, wanted.conj())
+
+
+def test_an_attachment_centres_complex_gradients_per_group_output_and_part():
+    conv = torch.nn.Conv2d(4, 6, 3, groups=2, bias=False, dtype=torch.complex64)
+    optimizer = torch.optim.SGD(conv.parameters(), lr=0.0)
+    riesz.attach(optimizer, conv, metric="centralization")
+    conv.weight.grad = f = torch.complex(random(6, 2, 3, 3), random(6, 2, 3, 3, seed=1)).to(torch.complex64)
+    wanted = f - f.mean((1, 2, 3), keepdim=True)
+    optimizer.step()
+    torch.testing.assert_close(conv.weight.grad, wanted)
 
 
 @pytest.mark.parametrize("metric", OPERATORS, ids=repr)
@@ -236,9 +271,10 @@ def test_metrics_hold_floats():
         assert type(value) is float
 
 
-def test_gradient_keeps_dtype_strides_and_input():
+@pytest.mark.parametrize("n", [5, 193, 256])
+def test_gradient_keeps_dtype_strides_and_input(n):
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64):
-        f = random(5, 4, 3, 3).to(dtype).to(memory_format=torch.channels_last)
+        f = random(n, 4, 3, 3).to(dtype).to(memory_format=torch.channels_last)
         before = f.clone()
         g = riesz.SobolevTilde().gradient(f)
         assert (g.dtype, g.stride(), g.shape) == (f.dtype, f.stride(), f.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -186,6 +187,115 @@ def a_gradient_missing_on_one_rank_raises_on_all(world: int) -> None:
         optimizer.step()
 
 
+def ranks_that_diverge_all_raise_at_that_step_and_go_on_when_they_agree(world: int) -> dict:
+    """At step 1, at step 100, and back: to work that was agreed on before, on one rank alone and then on all."""
+    mesh, first = meshes(world)[0], dist.get_rank() == 0
+    raised = 0
+    for setting in ({"metric": TILDE}, {"metric": riesz.ReweightedL2()}, {"metric": TILDE, "control": "permuted"}):
+        weights = [nn.Parameter(distribute_tensor(torch.ones(8, 3, 1), mesh, [Shard(0)])) for _ in range(2)]
+        optimizer = torch.optim.SGD(weights, lr=0.1)
+        attachment = riesz.attach(optimizer, **setting)
+        usual, changed = attachment.metric, dataclasses.replace(attachment.metric, lam=0.7)
+
+        def step(metric, missing=False, weights=weights, optimizer=optimizer, attachment=attachment):
+            attachment.metric = metric
+            for weight in weights:
+                weight.grad = torch.zeros_like(weight)
+            if missing:
+                weights[1].grad = None
+            optimizer.step()
+
+        for number in range(1, 112):
+            # A rank may change by itself, return to the usual work by itself, or lack a gradient.
+            alone = {1: first, 100: first, 102: not first, 105: not first}.get(number)
+            missing = {104: first, 107: not first}.get(number)
+            if alone is None and missing is None:
+                step(changed if 100 < number < 106 else usual)
+                continue
+            with pytest.raises(DisagreementError, match="expected the same work on all ranks"):
+                step(changed if alone else usual, bool(missing))
+            raised += 1
+    return {"raised on this rank": raised, "expected": 18}
+
+
+def ranks_must_agree_on_settings_that_are_no_numbers(world: int) -> None:
+    mesh, first = meshes(world)[0], dist.get_rank() == 0
+    weight = nn.Parameter(distribute_tensor(torch.ones(8, 3, 1), mesh, [Shard(0)]))
+    weight.grad = torch.zeros_like(weight)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    riesz.attach(optimizer, metric=riesz.SobolevTilde(riemann=first))
+    with pytest.raises(DisagreementError, match=f"sobolev-tilde.lam=1.0, riemann={first}"):
+        optimizer.step()
+
+
+def norms_are_kept_where_squares_overflow_or_vanish(world: int) -> float:
+    mesh, largest = meshes(world)[0], 0.0
+    generator = torch.Generator().manual_seed(0)
+    value = torch.randn(12, 5, 1, dtype=torch.float64, generator=generator)
+    spread = torch.logspace(0, -300, 12, dtype=torch.float64)[:, None, None]
+    # Every shard of the last one asks for a scale of its own.
+    for gradient in (value, value * 1e200, value * 1e-200, value * 1e150 * spread, torch.zeros_like(value)):
+        results = []
+        for whole_gradient in (gradient.clone(), distribute_tensor(gradient, mesh, [Shard(0)])):
+            weight = nn.Parameter(torch.zeros_like(whole_gradient))
+            weight.grad = whole_gradient
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            riesz.attach(optimizer, metric=TILDE, control="norm")
+            optimizer.step()
+            results.append(whole(weight.grad))
+        assert torch.isfinite(results[1]).all()
+        largest = max(largest, relative_error(results[1], results[0]))
+    assert largest <= 1e-12, largest
+    return largest
+
+
+def a_step_is_prepared_once_and_again_where_it_no_longer_holds(world: int) -> None:
+    from riesz.sharded.direct import PreparedStep
+
+    mesh, made = meshes(world)[0], []
+    original = PreparedStep.__init__
+
+    def counted(self, *arguments):
+        made.append(self)
+        original(self, *arguments)
+
+    PreparedStep.__init__ = counted
+    try:
+        value = torch.randn(8, 4, 3, 3, generator=torch.Generator().manual_seed(0))
+        weights = [nn.Parameter(distribute_tensor(value, mesh, [Shard(0)])) for _ in range(2)]
+        optimizer = torch.optim.SGD(weights, lr=0.1)
+        attachment = riesz.attach(optimizer, metric=TILDE)
+
+        def step(present=2, layout=torch.contiguous_format):
+            for index, weight in enumerate(weights):
+                shards = distribute_tensor(value, mesh, [Shard(0)])
+                local = shards.to_local().to(memory_format=layout)
+                given = DTensor.from_local(local, mesh, [Shard(0)], shape=value.shape, stride=value.stride())
+                weight.grad = given if index < present else None
+            optimizer.step()
+            wanted = attachment.metric.gradient(value)
+            for weight in weights[:present]:
+                assert relative_error(whole(weight.grad), wanted) <= 5e-6
+
+        for _ in range(5):
+            step()
+        assert len(made) == 1
+        attachment.metric = riesz.SobolevTilde(lam=0.7)  # a number: tables change, the layout does not
+        step()
+        assert len(made) == 1
+        step(layout=torch.channels_last)
+        assert len(made) == 2
+        step(present=1)
+        step()
+        step(present=1)
+        assert len(made) <= 4
+        attachment.metric = riesz.Sobolev()
+        step()
+        assert len(made) <= 5
+    finally:
+        PreparedStep.__init__ = original
+
+
 def several_meshes_and_plain_tensors_in_one_optimizer(world: int) -> dict:
     first = init_device_mesh("cpu", (world,))
     second = init_device_mesh("cpu", (2, world // 2)) if world % 2 == 0 else init_device_mesh("cpu", (1, world))
@@ -288,6 +398,10 @@ CHECKS = [
     a_bad_entry_poisons_the_same_columns_on_all_ranks,
     a_scaler_skips_the_step_on_all_ranks_or_on_none,
     a_gradient_missing_on_one_rank_raises_on_all,
+    ranks_that_diverge_all_raise_at_that_step_and_go_on_when_they_agree,
+    ranks_must_agree_on_settings_that_are_no_numbers,
+    norms_are_kept_where_squares_overflow_or_vanish,
+    a_step_is_prepared_once_and_again_where_it_no_longer_holds,
     several_meshes_and_plain_tensors_in_one_optimizer,
     unsupported_layouts_are_refused_with_the_reason,
     accumulated_and_recomputed_gradients_are_directed_once,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -81,8 +82,46 @@ def ranks_that_run_out_of_batches_join(rank: int, world: int) -> int:
     return steps
 
 
+def a_rank_whose_share_has_nothing_to_direct_goes_on(rank: int, world: int) -> float:
+    """ZeroRedundancyOptimizer shares parameters out; only nothing on any rank is an error."""
+    # Here, since importing it warns of what torch itself uses.
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(64, 40), nn.Linear(40, 3))
+
+    model = build()
+    wrapped = DistributedDataParallel(model)
+    optimizer = ZeroRedundancyOptimizer(
+        wrapped.parameters(), optimizer_class=riesz.directed(torch.optim.SGD), lr=0.1, metric=METRIC, model=wrapped
+    )
+    attachment = optimizer.optim.attachment
+    directed = sum(record.applied for record in attachment.report())
+    every: list = [None] * world
+    dist.all_gather_object(every, directed)
+    assert sorted(every) == [0] * (world - 1) + [1], every
+    for step in range(3):
+        optimizer.zero_grad()
+        loss_of(wrapped, 10 * step + rank).backward()
+        optimizer.step()
+    attachment.metric = riesz.Sobolev()
+    assert sum(record.applied for record in attachment.report()) == directed
+    twin = trained(build(), 3, lambda s: [10 * s + r for r in range(world)])
+    pairs = zip(model.parameters(), twin.parameters(), strict=True)
+    largest = max(relative_error(a.detach(), b.detach()) for a, b in pairs)
+    assert largest <= 1e-5, largest
+    linear = nn.Linear(3, 2)
+    with pytest.raises(ValueError, match="nothing to direct among the optimizer's 2 parameters"):
+        ZeroRedundancyOptimizer(
+            linear.parameters(), optimizer_class=riesz.directed(torch.optim.SGD), lr=0.1, metric=METRIC, model=linear
+        )
+    return largest
+
+
 def run(rank: int, world: int, folder, full: bool) -> dict:
     return {
         "DDP against one process": buckets_and_accumulation(rank, world),
+        "ZeRO, against one process": a_rank_whose_share_has_nothing_to_direct_goes_on(rank, world),
         "steps under Join on this rank": ranks_that_run_out_of_batches_join(rank, world),
     }

@@ -106,7 +106,7 @@ def directed(metric: riesz.Metric, case: Case, dtype: torch.dtype) -> torch.Tens
 
 def one_process(metric: riesz.Metric, case: Case, gradient: torch.Tensor) -> torch.Tensor:
     wanted = gradient.clone()
-    direct_([ColumnView.open(wanted, case.axis)], metric, "auto")
+    direct_([ColumnView.open(wanted, case.axis, metric.mixes_columns)], metric, "auto")
     return wanted
 
 

@@ -67,9 +67,9 @@ def test_misspelt_or_malformed_option(riesz, option, told):
         (("--model", "resnet"), "model 'resnet' is not known"),
         (("--dataset", "mnist6k"), "Did you mean 'mnist5k'"),
         (("--dataset", "mnist"), "riesz data fetch mnist"),
-        (("--precision", "16-mixed", "--accelerator", "cpu"), "needs a GPU"),
-        (("--devices", "0"), "devices=0"),
-        (("--threads", "0"), "threads=0"),
+        (("--precision", "16-mixed", "--accelerator", "cpu"), "precision: expected"),
+        (("--devices", "0"), "devices: expected 1 or more, got 0"),
+        (("--threads", "0"), "threads: expected 1 or more, got 0"),
     ],
 )
 def test_impossible_values_are_explained(riesz, option, told):
@@ -105,9 +105,9 @@ def test_train_stores_a_result_and_shows_it_again(riesz, tmp_path):
     assert "142,410 parameters, 3 steps, stored in runs/mnist-cnn/sobolev-tilde-seed3-" in out
     (stored,) = (tmp_path / "runs").glob("*/*/config.json")
     assert json.loads(stored.read_text())["metric"] == "sobolev-tilde(lam=0.5)"
-    assert "complete already" in riesz(*command)[1]
+    assert "already complete" in riesz(*command)[1]
     # The stored config is a recipe too.
-    assert "complete already" in riesz("train", stored, "--data-dir", "data")[1]
+    assert "already complete" in riesz("train", stored, "--data-dir", "data")[1]
 
 
 def test_a_config_from_a_file_runs_no_code_that_the_user_did_not_name(riesz, tmp_path):
@@ -120,7 +120,7 @@ def test_a_config_from_a_file_runs_no_code_that_the_user_did_not_name(riesz, tmp
 def test_a_divergent_trial_is_reported_without_a_stack_trace(riesz):
     status, out, err = riesz("train", "demo", "--lr", "1e30", "--train-limit", "50", "--accelerator", "cpu")
     assert status == 0
-    assert "diverged: the loss was no number any more" in out
+    assert "diverged: the loss was not a number" in out
     assert err == ""
 
 
@@ -142,6 +142,12 @@ def test_doctor_says_what_works(riesz):
     assert status == 0, out
     assert "eager on cpu: 4 metrics, largest error" in out
     assert "cpu: a short trial trains, saves and is scored: 3 steps" in out
+
+
+def test_doctor_gpu_measures_nothing_without_a_gpu(riesz):
+    status, out, _ = riesz("doctor", "--gpu")
+    assert status == 1
+    assert "expected a CUDA or HIP device, got none; nothing was measured" in out
 
 
 def test_without_the_extra_the_command_says_how_to_install_it(riesz, monkeypatch):

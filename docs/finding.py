@@ -1,0 +1,28 @@
+"""Copies the opening of docs/evidence.md into the README: what is claimed there is what the trials say today."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PLACE = re.compile(r"(<!-- finding[^>]*-->\n).*?(<!-- end of finding -->)", re.DOTALL)
+
+
+def finding() -> str:
+    """The first paragraph of the page of evidence."""
+    return (ROOT / "docs/evidence.md").read_text().split("\n\n")[1]
+
+
+def main() -> None:
+    readme = ROOT / "README.md"
+    text, places = PLACE.subn(
+        lambda match: f"{match[1]}{finding()} [All results.](docs/evidence.md)\n{match[2]}", readme.read_text()
+    )
+    if places != 1:
+        raise SystemExit(f"expected one place for the finding in {readme}, got {places}")
+    readme.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The operator that a compiler or a dispatch mode sees: `riesz::direct_`, opaque, in place, on every device.
+
+Backends implement it for their device; its fake form serves tracing. Numbers are a tensor on the CPU, an input of the
+compiled graph, so that changing them recompiles nothing and waits for no device.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from riesz.layout.axis import ColumnView
+from riesz.metrics import Operator
+
+Implementation = Callable[[list[Tensor], list[int], int, bool, Tensor], None]
+
+_library: Any = torch.library.Library("riesz", "DEF")  # type: ignore[no-untyped-call]
+_library.define("direct_(Tensor(a!)[] views, SymInt[] geometry, int kind, bool riemann, Tensor numbers) -> ()")
+
+
+def _fake(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
+    """Writes its arguments and returns nothing, so there are no shapes to infer."""
+
+
+torch.library.register_fake("riesz::direct_", _fake, lib=_library)
+
+
+def implement(device: str, implementation: Implementation) -> None:
+    """Set what the operator runs on gradients of a device: "CPU", or "CUDA", which is HIP's name too."""
+    _library.impl("direct_", implementation, device)
+
+
+def call(columns: Sequence[ColumnView], metric: Operator) -> None:
+    views = [opened.view for opened in columns]
+    torch.ops.riesz.direct_(views, geometry(columns), metric.native_kind, metric.native_riemann, _stacked(metric))
+
+
+def must_call(columns: Sequence[ColumnView]) -> bool:
+    """Whether a compiler or a dispatch mode must see what is done to these gradients."""
+    return is_watched() or any(is_fake(opened.view) for opened in columns)
+
+
+def geometry(columns: Sequence[ColumnView]) -> list[int]:
+    return [number for opened in columns for number in (*opened.shape, opened.blocks)]
+
+
+def is_watched() -> bool:
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def is_fake(gradient: Tensor) -> bool:
+    """Whether it is one of torch's fake tensors, for which the operator has a fake implementation."""
+    fakes = sys.modules.get("torch._subclasses.fake_tensor")
+    return fakes is not None and type(gradient) is fakes.FakeTensor
+
+
+def why_unreadable(gradient: Tensor) -> str | None:
+    """Why a kernel cannot read the memory of a gradient, or None."""
+    if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter and not is_fake(gradient):
+        return f"it is a {type(gradient).__name__}, whose memory the kernels cannot read"
+    if torch.compiler.is_compiling():
+        return None
+    # A lazy negative is served: the operator is linear, so what is stored may be directed in place of what is meant.
+    if gradient._is_zerotensor():
+        return "it is a lazy zero without memory"
+    if torch._C._functorch.is_functorch_wrapped_tensor(gradient):
+        return "it is inside a functorch transform"
+    return None
+
+
+def count_writes(tensors: Sequence[Tensor]) -> None:
+    """Move version counters, so that autograd notices what was written behind its back."""
+    if not torch.is_inference_mode_enabled():
+        torch.autograd.graph.increment_version(tensors)
+
+
+def _stacked(metric: Operator) -> Tensor:
+    """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
+    numbers = metric.native_numbers()
+    if not torch.compiler.is_compiling():
+        # A new tensor belongs to the mode it is made in; those of `as_tensors` do not.
+        return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
+    return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])

@@ -1,0 +1,26 @@
+"""g = (scale + blend) f, entry by entry."""
+
+import triton
+import triton.language as tl
+
+from riesz.backends.triton.columns import aligned, exact, multiple, rounded
+
+
+@triton.jit
+def direct(
+    address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
+    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
+    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+):  # fmt: skip
+    pointer = aligned(address, DTYPE, VECTOR)
+    entries = multiple(outer * n * inner, VECTOR)
+    factor = (tl.load(numbers + 1) + tl.load(numbers + 2)).to(ACC)
+    for l in tl.static_range(L):
+        entry_C = (block * L + l) * C + tl.arange(0, C)
+        if VECTOR > 1:
+            offset_C = entry_C
+        else:
+            row_C = entry_C // inner
+            offset_C = (row_C // n) * stride_outer + (row_C % n) * stride_row + (entry_C % inner) * stride_inner
+        f_C = tl.load(pointer + offset_C, mask=entry_C < entries, other=0.0)
+        tl.store(pointer + offset_C, rounded(factor * exact(f_C).to(ACC), DTYPE), mask=entry_C < entries)

@@ -1,0 +1,184 @@
+"""g solves g - sigma D g = f, and scale g + blend f is written. Sobolev is the same with sigma = lam n^2.
+
+The operator factors into two first-order recursions, 1 - sigma D = (1 - z S)(1 - z S^-1) / (1 - z)^2, S the shift:
+  forward   y[j] = (f[j] - mean(f)) + z y[j-1]
+  backward  h[j] = y[j] + z h[j+1],   g = mean(f) + (1 - z)^2 h
+Both are periodic. From rest, a turn of the first ends at E = sum z^(n-1-j) f[j]; whole turns repeat with z^n, so it
+starts from E / (1 - z^n); the same holds for h and the sum of z^j y[j]. The mean walks around the recursions: for large
+sigma they would amplify it beyond all digits.
+
+A column longer than a panel is walked forward for the sums, which leave E at the start of every panel in `scratch`,
+then backward panel by panel.
+"""
+
+import triton
+import triton.language as tl
+
+from riesz.backends.triton.columns import (
+    aligned,
+    chain,
+    entry,
+    load_panel,
+    multiple,
+    offsets,
+    one_minus_exp,
+    power,
+    row_numbers,
+    rows_of,
+    store_tile,
+    total,
+    total_of_all,
+)
+
+# Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) are the same to 3e-10 of themselves, so the result
+# for lam is that for the limit, divided; z would soon round to 1.
+STRONGEST = tl.constexpr(1e8)
+
+
+@triton.jit
+def ends(
+    f, base_C, first, n, z, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr
+):
+    """E of f - base from rest, for every piece; rows past the end leave it as it is."""
+    e_SC = tl.zeros((S, C), ACC)
+    for l in tl.static_range(L):
+        x_SC = entry(f, base_C, l, first, n, ACC, WIDE, S, L)
+        e_SC = tl.where((row_numbers(first, l, S, L) < n)[:, None], x_SC + z * e_SC, e_SC)
+    return e_SC
+
+
+@triton.jit
+def ratios(rows_S, z, S: tl.constexpr, L: tl.constexpr):
+    """z^rows, and E of as many ones, for every piece: by the recursion itself, as exponentials cost registers."""
+    ratio_S, ones_S = tl.full((S,), 1.0, tl.float64), tl.zeros((S,), tl.float64)
+    for l in tl.static_range(L):
+        ratio_S = tl.where(rows_S > l, z * ratio_S, ratio_S)
+        ones_S = tl.where(rows_S > l, 1 + z * ones_S, ones_S)
+    return ratio_S, ones_S
+
+
+@triton.jit
+def sums(
+    f, base_C, first, n, z, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr
+):
+    """sum x and sum z^l x[l] of every piece, x = f - base."""
+    sum_SC, w_SC = tl.zeros((S, C), ACC), tl.zeros((S, C), ACC)
+    for back in tl.static_range(L):
+        x_SC = entry(f, base_C, L - 1 - back, first, n, ACC, WIDE, S, L)
+        sum_SC += x_SC
+        w_SC = x_SC + z * w_SC
+    return sum_SC, w_SC
+
+
+@triton.jit
+def forward(f, mean_C, first, n, z, y_SC, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
+    """y of every row, zero past the end, and sum z^l y[l] of every piece."""
+    tiles = ()
+    for l in tl.static_range(L):
+        y_SC = tl.where((row_numbers(first, l, S, L) < n)[:, None], f[l].to(ACC) - mean_C[None, :] + z * y_SC, 0.0)
+        tiles = tiles + (y_SC,)
+    w_SC = tl.zeros((S, C), ACC)
+    for back in tl.static_range(L):
+        w_SC = tiles[L - 1 - back] + z * w_SC
+    return tiles, w_SC
+
+
+@triton.jit
+def backward(
+    pointer, f, y, first, n, stride_row, offset_C, live_C, h_SC, mean_C, z, gain, scale, blend,
+    ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """Write a panel from h after every piece."""
+    for back in tl.static_range(L):
+        row_S = row_numbers(first, L - 1 - back, S, L)
+        h_SC = tl.where((row_S < n)[:, None], y[L - 1 - back] + z * h_SC, h_SC)
+        value_SC = scale * mean_C[None, :] + gain * h_SC + blend * f[L - 1 - back].to(ACC)
+        store_tile(pointer, value_SC, first, L - 1 - back, n, stride_row, offset_C, live_C, S, L)
+
+
+@triton.jit
+def direct(
+    address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
+    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
+    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+):  # fmt: skip
+    pointer = aligned(address, DTYPE, VECTOR)
+    columns, stride_row = multiple(outer * inner, VECTOR), multiple(stride_row, VECTOR)
+    column_C = block * C + tl.arange(0, C)
+    offset_C, live_C = offsets(column_C, inner, stride_outer, stride_inner, VECTOR), column_C < columns
+    strength, per_n = tl.load(numbers), tl.load(numbers + 3)
+    scale, blend = tl.load(numbers + 1), tl.load(numbers + 2)
+    length = n.to(tl.float64)
+    lam = tl.where(per_n == 1.0, strength, strength / (length * length))
+    sigma = tl.minimum(lam, STRONGEST) * (length * length)
+    z = 2 * sigma / (1 + 2 * sigma + tl.sqrt(1 + 4 * sigma))
+    # Everything else is derived from z as rounded: recursions and starting values belong to one operator.
+    log_z = tl.log(z)
+    lost = 1 - z
+    turn = 1 / one_minus_exp(length * log_z)
+    gain = scale * lost * lost * tl.minimum(1.0, STRONGEST / lam)
+    WIDE: tl.constexpr = tl.float64 == DTYPE
+    nothing_C = tl.zeros((C,), ACC)
+    base_C = nothing_C
+    if ONE:
+        f = load_panel(pointer, 0, n, stride_row, offset_C, live_C, S, L)
+        over_C = total(f, ACC, S, C, L) / n
+        if WIDE:
+            base_C = over_C
+            over_C = tl.sum(sums(f, base_C, 0, n, z, ACC, WIDE, S, C, L)[0], axis=0) / n
+        mean_C = base_C + over_C
+        ratio_S, ones_S = ratios(rows_of(0, n, S, L), z, S, L)
+        e_SC = ends(f, base_C, 0, n, z, ACC, WIDE, S, C, L) - ones_S[:, None] * over_C[None, :]
+        # From rest first; what the start adds decays with the rows before a piece, or after it.
+        y_SC, ending_C = chain(e_SC, ratio_S, nothing_C, S, C, LEVELS, False)
+        y_SC += power(tl.arange(0, S) * L, log_z)[:, None] * (ending_C * turn)[None, :]
+        y, w_SC = forward(f, mean_C, 0, n, z, y_SC, ACC, S, C, L)
+        h_SC, beginning_C = chain(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
+        rows_after_S = tl.maximum(n - (tl.arange(0, S) + 1) * L, 0)
+        h_SC += power(rows_after_S, log_z)[:, None] * (beginning_C * turn)[None, :]
+        backward(
+            pointer, f, y, 0, n, stride_row, offset_C, live_C, h_SC, mean_C,
+            z, gain, scale, blend, ACC, S, C, L,
+        )  # fmt: skip
+    else:
+        if WIDE:
+            base_C = total_of_all(pointer, n, stride_row, offset_C, live_C, ACC, S, C, L) / n
+        sum_C, ending_C, beginning_C = nothing_C, nothing_C, nothing_C
+        weight_S1 = power(tl.arange(0, S) * L, log_z)[:, None]
+        for first in range(0, n, S * L):
+            tl.store(scratch + (first // (S * L)) * columns + column_C, ending_C, mask=live_C)
+            f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
+            ratio_S, _ = ratios(rows_of(first, n, S, L), z, S, L)
+            e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
+            _, ending_C = chain(e_SC, ratio_S, ending_C, S, C, LEVELS, False)
+            sum_SC, w_SC = sums(f, base_C, first, n, z, ACC, WIDE, S, C, L)
+            sum_C += tl.sum(sum_SC, axis=0)
+            beginning_C += power(first, log_z) * tl.sum(weight_S1 * w_SC, axis=0)
+        # The share of the mean that is left in x = f - base is taken off the sums. From rest, the sum of z^j y over a
+        # turn is (W - z^(n+1) E) / (1 - z^2); a start y adds y z (1 - z^2n) / (1 - z^2) to it.
+        z_n = tl.exp(length * log_z)
+        lost2 = lost * (1 + z)
+        over_C = sum_C / n
+        ones = 1 / (turn * lost)
+        ending_C -= over_C * ones
+        beginning_C -= over_C * ones
+        start_C = ending_C * turn
+        h_C = ((beginning_C - z * z_n * ending_C) / lost2 + start_C * (z * (1 + z_n) / (turn * lost2))) * turn
+        mean_C = base_C + over_C
+        panels = (n + S * L - 1) // (S * L)
+        for back in range(panels):
+            first = (panels - 1 - back) * (S * L)
+            f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
+            ratio_S, ones_S = ratios(rows_of(first, n, S, L), z, S, L)
+            begun = power(first, log_z)
+            before_C = tl.load(scratch + (first // (S * L)) * columns + column_C, mask=live_C, other=0.0)
+            before_C += begun * start_C - ((1 - begun) / lost) * over_C
+            e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
+            e_SC -= ones_S[:, None] * over_C[None, :]
+            y_SC, _ = chain(e_SC, ratio_S, before_C, S, C, LEVELS, False)
+            y, w_SC = forward(f, mean_C, first, n, z, y_SC, ACC, S, C, L)
+            h_SC, h_C = chain(w_SC, ratio_S, h_C, S, C, LEVELS, True)
+            backward(
+                pointer, f, y, first, n, stride_row, offset_C, live_C, h_SC, mean_C,
+                z, gain, scale, blend, ACC, S, C, L,
+            )  # fmt: skip

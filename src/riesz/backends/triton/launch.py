@@ -1,0 +1,76 @@
+"""Starting the kernels. The only module that calls Triton; imported when the first gradient is served."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from riesz.backends.triton import entry
+from riesz.backends.triton.kernels import DTYPES, Kernel
+from riesz.backends.triton.table import Table
+from riesz.backends.triton.tiles import THREADS, Geometry, Tile, as_argument
+
+VERSION: str = triton.__version__
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""Whether the kernels run in Triton's interpreter, on tensors of the CPU. Triton decides it when it is imported."""
+
+
+def launch_many(table: Table, addresses: Tensor, numbers: Tensor) -> None:
+    """All gradients of a table in one launch."""
+    with _on(numbers.device):
+        entry.many[(table.programs,)](
+            addresses,
+            table.geometry,
+            table.owners,
+            numbers,
+            table.scratch,
+            table.kernel.body(),
+            _dtype(DTYPES[table.dtype]),
+            _dtype(table.kernel.accumulates_in(table.dtype)),
+            tuple(map(as_argument, table.tiles)),
+            num_warps=_warps(),
+        )
+
+
+def launch_single(kernel: Kernel, gradient: Tensor, geometry: Geometry, tile: Tile, numbers: Tensor) -> None:
+    """One gradient by its pointer. Nothing is copied to the device, so a captured CUDA graph may hold it."""
+    scratch = torch.empty(max(kernel.scratch(geometry, tile), 1), dtype=torch.float64, device=gradient.device)
+    with _on(gradient.device):
+        entry.single[(kernel.programs(geometry, tile),)](
+            gradient,
+            geometry.n,
+            geometry.outer,
+            geometry.inner,
+            geometry.stride_outer,
+            geometry.stride_row,
+            geometry.stride_inner,
+            geometry.blocks,
+            numbers,
+            scratch,
+            kernel.body(),
+            _dtype(DTYPES[gradient.dtype]),
+            _dtype(kernel.accumulates_in(gradient.dtype)),
+            as_argument(tile),
+            num_warps=_warps(),
+        )
+
+
+def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    return contextlib.nullcontext() if device.type == "cpu" else torch.cuda.device(device)
+
+
+def _dtype(name: str) -> Any:
+    return getattr(tl, name)
+
+
+@lru_cache(maxsize=1)
+def _warps() -> int:
+    return 1 if INTERPRETED else THREADS // triton.runtime.driver.active.get_current_target().warp_size

@@ -1,0 +1,98 @@
+"""All gradients of one dtype and device as one launch: what every program works on, as tensors on the device.
+
+Built once per list of gradients. Addresses are not part of it: they may move, and are given to each launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from riesz.backends.triton.kernels import Kernel
+from riesz.backends.triton.tiles import Geometry, Tile
+from riesz.layout.axis import ColumnView
+
+FIELDS = 10
+"""Numbers per gradient: n, outer, inner, their strides (outer, row, inner), blocks, scratch, first program, tile."""
+
+
+def geometry_of(job: ColumnView) -> Geometry | None:
+    """The columns of a job where they lie, or None if three strides do not describe them."""
+    try:
+        columns_ONI = job.view.view(job.shape)
+    except RuntimeError:
+        return None
+    stride_outer, stride_row, stride_inner = columns_ONI.stride()
+    return Geometry(job.length, job.outer, job.inner, stride_outer, stride_row, stride_inner, job.blocks)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The launch.
+
+    Attributes:
+        kernel, dtype: what is launched.
+        tiles: the distinct tiles; a gradient's row names one of them.
+        programs: how many programs run.
+        geometry: int64, FIELDS per gradient; owners: int32, the gradient of every program; scratch: float64.
+        vectors: per gradient, whether its address must stay a multiple of 16 bytes.
+        spans: per gradient, the bytes from its address on that it may touch.
+    """
+
+    kernel: Kernel
+    dtype: torch.dtype
+    tiles: tuple[Tile, ...]
+    programs: int
+    geometry: Tensor
+    owners: Tensor
+    scratch: Tensor
+    vectors: tuple[bool, ...]
+    spans: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, dtype: torch.dtype, gradients: Sequence[tuple[Geometry, int]], device: torch.device
+    ) -> Table:
+        """The table of gradients given by geometry and address."""
+        tiles = [kernel.tile_of(geometry, dtype, address % 16 == 0) for geometry, address in gradients]
+        distinct = tuple(dict.fromkeys(tiles))
+        rows: list[tuple[int, ...]] = []
+        owners: list[int] = []
+        scratch = 0
+        for index, ((geometry, _), tile) in enumerate(zip(gradients, tiles, strict=True)):
+            strides = (geometry.stride_outer, geometry.stride_row, geometry.stride_inner)
+            sizes = (geometry.n, geometry.outer, geometry.inner)
+            rows.append((*sizes, *strides, geometry.blocks, scratch, len(owners), distinct.index(tile)))
+            scratch += kernel.scratch(geometry, tile)
+            owners += [index] * kernel.programs(geometry, tile)
+        return cls(
+            kernel,
+            dtype,
+            distinct,
+            len(owners),
+            upload(rows, torch.int64, device),
+            upload(owners, torch.int32, device),
+            torch.empty(max(scratch, 1), dtype=torch.float64, device=device),
+            tuple(tile.vector > 1 for tile in tiles),
+            tuple(geometry.span * dtype.itemsize for geometry, _ in gradients),
+        )
+
+    def accepts(self, addresses: Sequence[int]) -> bool:
+        """Whether gradients at these addresses are aligned as planned and share no memory."""
+        if any(address % 16 for address, vector in zip(addresses, self.vectors, strict=True) if vector):
+            return False
+        ends = sorted(zip(addresses, self.spans, strict=True))
+        return all(ends[i][0] + ends[i][1] <= ends[i + 1][0] for i in range(len(ends) - 1))
+
+
+def upload(values: object, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor on the device without waiting for it.
+
+    The copy starts from pinned memory of torch's host allocator, which does not hand it out again before the copy ran.
+    """
+    if device.type == "cpu":
+        return torch.tensor(values, dtype=dtype)
+    return torch.tensor(values, dtype=dtype, pin_memory=True).to(device, non_blocking=True)

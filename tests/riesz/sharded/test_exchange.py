@@ -1,0 +1,136 @@
+"""Sums of columns exchanged between ranks that are all in this process: compiled kernels and torch against dense A."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+import torch
+
+import riesz
+from riesz.backends.reference import dense
+from riesz.backends.shards import ShardKernels
+from riesz.layout.axis import Axis
+from riesz.sharded.batching import ReductionExchange, batch_columns
+from riesz.sharded.collectives import AllReduce
+from riesz.sharded.groups import RankGroup
+from riesz.sharded.layout import LocalPart, Rows, Run
+from riesz.sharded.low_rank import LowRankExchange
+
+METRICS = [
+    riesz.ReweightedL2(lam=3.0, scale=0.5, blend=0.25),
+    riesz.SobolevTilde(lam=0.2),
+    riesz.SobolevTilde(lam=3.0, blend=0.0, riemann=True),
+    riesz.Sobolev(lam=0.01, scale=2.0),
+    riesz.LaplacianSmoothing(sigma=1e-6),
+    riesz.LaplacianSmoothing(sigma=4.0, blend=1.0),
+]
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12, torch.bfloat16: 8e-3, torch.float16: 1e-3}
+LENGTHS = [(1, 1), (5, 4, 1), (3, 0, 3), (40, 33), (100, 99, 58)]
+WIDTHS = (1, 7, 8, 64, 131)
+
+
+def exchanges(metric, lengths, dtype, backend):
+    """Rank by rank, an exchange of gradients of several widths, and the whole gradients they belong to."""
+    torch.manual_seed(sum(lengths))
+    n, edges = sum(lengths), list(accumulate(lengths, initial=0))
+    runs = tuple((Run(start, length),) if length else () for start, length in zip(edges, lengths, strict=False))
+    wholes = [torch.randn(n, width, dtype=torch.float64).to(dtype) for width in WIDTHS]
+    made, shards = [], []
+    for rank, length in enumerate(lengths):
+        group = RankGroup(None, rank, tuple((r,) for r in range(len(lengths))), torch.device("cpu"))
+        own = [whole[edges[rank] : edges[rank] + length].clone() for whole in wholes]
+        parts = [
+            LocalPart(f"w{width}", Axis(0), metric, local, dtype, local.device, None, group, Rows(n, runs), width, 1)
+            for width, local in zip(WIDTHS, own, strict=True)
+        ]
+        batches = batch_columns(parts)
+        kind = ReductionExchange if metric.off_diagonal == "rank one" else LowRankExchange
+        made.append(kind(group, batches, backend))
+        shards.append(own)
+    return made, shards, wholes
+
+
+def run_in_process(made, monkeypatch):
+    """Start all ranks, hand each what an all-gather or an all-reduce gives, finish all ranks."""
+    for exchange in made:
+        monkeypatch.setattr(exchange._collective, "start", lambda token: None)
+        exchange.start()
+    sent = [exchange._collective.send_buffer() for exchange in made]
+    if isinstance(made[0]._collective, AllReduce):
+        received = torch.stack([buffer.view(torch.float64) for buffer in sent]).sum(0).view(torch.uint8)
+    else:
+        received = torch.cat(sent)
+    for exchange in made:
+        monkeypatch.setattr(exchange._collective, "finish", lambda token, describe: received)
+        exchange.finish()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "eager"])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("metric", METRICS, ids=str)
+def test_ranks_that_exchange_sums_apply_the_whole_operator(metric, lengths, dtype, backend, monkeypatch):
+    made, shards, wholes = exchanges(metric, lengths, dtype, backend)
+    run_in_process(made, monkeypatch)
+    assert all((exchange._kernels is not None) == (backend == "cpu" and length > 0)
+               for exchange, length in zip(made, lengths, strict=True))  # fmt: skip
+    for index, whole in enumerate(wholes):
+        wanted = dense(metric, len(whole)) @ whole.double()
+        got = torch.cat([own[index] for own in shards]).double()
+        assert (got - wanted).abs().max() <= TOLERANCE[dtype] * wanted.abs().max()
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=str)
+def test_a_schedule_changes_the_numbers_of_a_kept_exchange(metric, monkeypatch):
+    tensors = metric.as_tensors()
+    made, shards, wholes = exchanges(tensors, (5, 4, 1), torch.float64, "cpu")
+    run_in_process(made, monkeypatch)
+    strength = 2 * float(metric.strength)
+    tensors.strength.fill_(strength)
+    for own, start in zip(shards, (0, 5, 9), strict=True):
+        for local, whole in zip(own, wholes, strict=True):
+            local.copy_(whole[start : start + len(local)])
+    run_in_process(made, monkeypatch)
+    changed = type(metric)(strength, scale=metric.scale, blend=metric.blend)
+    for index, whole in enumerate(wholes if not getattr(metric, "riemann", False) else ()):
+        wanted = dense(changed, len(whole)) @ whole
+        got = torch.cat([own[index] for own in shards])
+        assert (got - wanted).abs().max() <= 1e-12 * wanted.abs().max()
+
+
+def test_a_metric_too_strong_for_the_kernels_is_solved_by_torch(monkeypatch):
+    metric = riesz.LaplacianSmoothing(sigma=1e12, blend=0.5)
+    made, shards, wholes = exchanges(metric, (5, 4, 1), torch.float64, "cpu")
+    used = []
+    monkeypatch.setattr(
+        ShardKernels, "solve_", lambda self, *a, inner=ShardKernels.solve_: used.append(inner(self, *a)) or used[-1]
+    )
+    run_in_process(made, monkeypatch)
+    assert used == [False] * 3
+    for index, whole in enumerate(wholes):
+        wanted = dense(metric, len(whole)) @ whole
+        got = torch.cat([own[index] for own in shards])
+        assert (got - wanted).abs().max() <= 1e-9 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("instructions", ["avx512", "avx2", "portable"])
+def test_every_instruction_set_sums_and_walks_alike(instructions, monkeypatch):
+    from riesz.backends.native import Native, load
+
+    native = load()
+    assert isinstance(native, Native)
+    before = native.instructions
+    if not native.library.riesz_use_instructions(instructions.encode()):
+        assert instructions != "portable"  # every machine has it
+        return
+    try:
+        for metric in METRICS:
+            made, shards, wholes = exchanges(metric, (40, 33), torch.float32, "cpu")
+            run_in_process(made, monkeypatch)
+            for index, whole in enumerate(wholes):
+                wanted = dense(metric, len(whole)) @ whole.double()
+                got = torch.cat([own[index] for own in shards]).double()
+                assert (got - wanted).abs().max() <= 1e-6 * wanted.abs().max()
+    finally:
+        native.library.riesz_use_instructions(before.encode())
