@@ -98,11 +98,21 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 
 def _size(value: float, comparison: Comparison) -> str:
-    return f"{_digits(100 * value)} points" if comparison.percent else _digits(value)
+    return format_size(value, comparison.percent)
 
 
 def _signed(value: float, comparison: Comparison) -> str:
-    scaled = 100 * value if comparison.percent else value
+    return format_signed(value, comparison.percent)
+
+
+def format_size(value: float, percent: bool) -> str:
+    """A difference without its sign; in points if scores are fractions that are printed in percent."""
+    return f"{_digits(100 * value)} points" if percent else _digits(value)
+
+
+def format_signed(value: float, percent: bool) -> str:
+    """A difference with its sign, without its unit."""
+    scaled = 100 * value if percent else value
     return ("-" if scaled < 0 else "+") + _digits(abs(scaled))
 
 

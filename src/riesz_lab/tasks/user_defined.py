@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import Subset, TensorDataset, default_collate
 
 from riesz_lab.config import Config
 from riesz_lab.data.images import batches as batching
@@ -40,7 +40,8 @@ class UserDefined(SupervisedTask):
     def __init__(self, config: Config, data_dir: Path, data: Callable[[], Any], context: Context):
         super().__init__(config, data_dir, data, context)
         randomness.seed_all(randomness.derived("initialisation", config.effective_init_seed))
-        model, (self.train, self.test), self.loss = _checked(data())
+        model, (train, test), self.loss = _checked(data())
+        self.train, self.test = _held_out(train, config.hold_out) if config.hold_out else (train, test)
         self.add_models({"model": model})
         self.higher_is_better = self._classifies()
         self.score = "test_accuracy" if self.higher_is_better else "test_loss"
@@ -80,6 +81,15 @@ class UserDefined(SupervisedTask):
         outputs = model(inputs)
         randomness.restore(before)
         return isinstance(outputs, Tensor) and outputs.dim() == 2
+
+
+def _held_out(train: Any, count: int) -> tuple[Any, Any]:
+    """For tuning: test on items taken out of the training data; the test data is not touched."""
+    if count >= len(train):
+        raise ConfigError(f"hold_out: expected fewer than the {len(train)} training items, got {count}")
+    generator = torch.Generator().manual_seed(randomness.derived("hold out", len(train)))
+    order = torch.randperm(len(train), generator=generator).tolist()
+    return Subset(train, order[count:]), Subset(train, order[:count])
 
 
 def _checked(built: Any) -> Any:

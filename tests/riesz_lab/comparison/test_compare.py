@@ -7,8 +7,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+import riesz
 import riesz_lab
 from riesz_lab import cli
+from riesz_lab.comparison.attach import PlainAttachment
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report.report import read
 from riesz_lab.store.selection import record
@@ -64,10 +66,10 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     assert told in capsys.readouterr().out
     assert told in (tmp_path / "report.html").read_text()
     assert cli.main(command) == 0
-    assert capsys.readouterr().out.count("(stored before)") == 18
+    assert capsys.readouterr().out.count("(stored 20") == 18
     (tmp_path / "mine.py").write_text(SCRIPT + "\n# changed")
     assert cli.main(command) == 0
-    assert "(stored before)" not in capsys.readouterr().out
+    assert "(stored 20" not in capsys.readouterr().out
     assert "18 trials (18 finished)" in (tmp_path / "report.html").read_text()
 
 
@@ -78,7 +80,7 @@ def test_chance_is_shared_and_the_plain_arm_is_plain(tmp_path):
         model = nn.Conv2d(1, 8, 3)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         attachment = attach(optimizer, model)
-        seen[attachment is None, seed] = model.weight.detach().clone()
+        seen[isinstance(attachment, PlainAttachment), seed] = model.weight.detach().clone()
         return float(seed)
 
     riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
@@ -92,7 +94,7 @@ def test_another_score_or_direction_is_another_trial(tmp_path):
     def train(attach, seed):
         model = nn.Conv2d(1, 8, 3)
         attached = attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
-        return 0.5 + 0.1 * (attached is not None) + 0.001 * seed
+        return 0.5 + 0.1 * isinstance(attached, riesz.Attachment) + 0.001 * seed
 
     asked = {"metrics": ["sobolev-tilde"], "runs": tmp_path}
     for seeds, score, higher in ((3, "gain", True), (4, "loss", False)):

@@ -1,0 +1,19 @@
+"""Does it help *you*? Paired trials of your own function, and the conclusions they allow.
+
+function    which form it has, what it is called, which settings it takes
+identity    what makes two functions the same one, so that stored trials may be used
+arms        metrics and settings, crossed: what is compared with what
+attach      what the user's loop is handed
+own_loop    one trial of the user's loop
+trials      runs trials, or reads stored ones
+tuning      the best setting of every arm, chosen on held-out scores
+rounds      seeds for all arms: a fixed number, or until a conclusion holds
+margin      the largest difference that does not matter
+outliers    trials far from all others
+answer      the result, and its words in `wording`
+"""
+
+from riesz_lab.comparison.answer import Answer
+from riesz_lab.comparison.compare import compare
+
+__all__ = ["Answer", "compare"]

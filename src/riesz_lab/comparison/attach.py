@@ -1,0 +1,83 @@
+"""What the user's loop is handed: `attach(optimizer, model)`, and `attach.log(...)` for curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+import riesz
+from riesz_lab.config import Config
+from riesz_lab.errors import LabError
+from riesz_lab.store.files import Row
+from riesz_lab.tasks import optimizers
+
+
+class PlainAttachment:
+    """The attachment of a plain trial: it takes what an attachment takes, and changes nothing."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self.optimizer = optimizer
+        self.metric: Any = riesz.Identity()
+        self.enabled, self.recording, self.step = True, False, 0
+
+    def schedule(self, fn: Any) -> None:
+        """No metric, no schedule."""
+
+    def report(self) -> str:
+        return "a plain trial: no gradient is directed"
+
+    def diagnostics(self) -> str:
+        return "a plain trial: no gradient is directed"
+
+    def detach(self) -> None:
+        """Nothing is attached."""
+
+    def __repr__(self) -> str:
+        return f"PlainAttachment({type(self.optimizer).__name__})"
+
+
+class Attach:
+    """Directs the optimizer of one trial, and collects what the loop reports.
+
+    Attributes:
+        models: those that were attached.
+        rows: one per call of `log`.
+    """
+
+    def __init__(self, config: Config, name: str):
+        self.config, self.name = config, name
+        self.models: list[nn.Module] = []
+        self.rows: list[Row] = []
+
+    def __call__(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | PlainAttachment:
+        """Direct the optimizer as this trial asks; in a plain trial nothing is directed."""
+        if not isinstance(optimizer, torch.optim.Optimizer) or not isinstance(model, nn.Module):
+            got = f"{type(optimizer).__name__}, {type(model).__name__}"
+            raise LabError(f"{self.name!r} called attach: expected (optimizer, model), got ({got})")
+        self.models.append(model)
+        return optimizers.attach(self.config, optimizer, model) or PlainAttachment(optimizer)
+
+    def log(self, scores: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Report the scores of an epoch: `attach.log(loss=0.3, accuracy=0.9)`. Each call is one epoch."""
+        row = {name: finite(number(value, name, self.name)) for name, value in {**(scores or {}), **named}.items()}
+        self.rows.append({"epoch": len(self.rows) + 1, "step": 0, **row})
+
+
+def number(value: Any, what: str, name: str) -> float:
+    """A number that a user's function reported."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.detach().item()
+    if hasattr(value, "item") and not isinstance(value, torch.Tensor):  # a number of NumPy
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LabError(f"{name!r}: {what}: expected a number, got {value!r:.80}")
+    return float(value)
+
+
+def finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None

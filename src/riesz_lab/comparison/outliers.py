@@ -1,0 +1,68 @@
+"""Trials far from all others: named first, with the result without them beside, never instead."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from riesz_lab.statistics import Comparison, paired
+from riesz_lab.sweeps import Table
+
+FAR = 8.0
+"""Robust standard deviations from the median of its arm. Of normal scores, one in 10^15 is as far."""
+LEAST_TRIALS = 6
+"""Of all arms together: fewer do not show what is usual."""
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A trial whose score is far from those of its arm; `low` and `high` are the others' range."""
+
+    label: str
+    seed: int
+    key: Hashable
+    score: float
+    low: float
+    high: float
+
+
+def find_outliers(table: Table) -> list[Outlier]:
+    """Trials beyond `FAR` robust standard deviations; these are of all arms together, each about its median."""
+    scores = {
+        label: {key: score for key, score in row.scores.items() if score is not None}
+        for label, row in table.rows.items()
+    }
+    middles = {label: statistics.median(each.values()) for label, each in scores.items() if len(each) > 2}
+    distances = [abs(score - middles[label]) for label in middles for score in scores[label].values()]
+    if len(distances) < LEAST_TRIALS:
+        return []
+    spread = 1.4826 * statistics.median(distances)
+    found = []
+    for label, middle in middles.items():
+        for key, score in scores[label].items():
+            others = [each for other, each in scores[label].items() if other != key]
+            if spread > 0 and abs(score - middle) > FAR * spread:
+                seed = table.rows[label].trials[key].config.seed
+                found.append(Outlier(label, seed, key, score, min(others), max(others)))
+    return found
+
+
+def without(table: Table, outliers: list[Outlier]) -> dict[str, Comparison]:
+    """The comparisons that an outlier takes part in, with all pairs of outlying trials left out."""
+    left_out = {(each.label, each.key) for each in outliers}
+    comparisons = {}
+    for label, row in table.rows.items():
+        if row.comparison is None or row.arm.baseline is None:
+            continue
+        base = table.rows[row.arm.baseline]
+        keys = {key for key in base.scores if (label, key) in left_out or (base.arm.label, key) in left_out}
+        if keys:
+            comparisons[label] = paired(
+                {key: score for key, score in base.scores.items() if key not in keys},
+                {key: score for key, score in row.scores.items() if key not in keys},
+                margin=row.comparison.margin,
+                higher_is_better=row.comparison.higher_is_better,
+                percent=row.comparison.percent,
+            )
+    return comparisons

@@ -1,0 +1,141 @@
+"""One trial of a user's loop, which is run as a whole: it cannot be resumed here.
+
+The loop ends with its score: a number; or a dict, named tuple or dataclass with the score under its name and, for
+tuning, another one on held-out data as `held_out`. It may be a generator that yields the scores of each epoch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from riesz_lab import models
+from riesz_lab.comparison.attach import Attach, finite, number
+from riesz_lab.config import Config
+from riesz_lab.errors import LabError, first_line
+from riesz_lab.store import Result, environment
+from riesz_lab.store.files import Row, append_row
+from riesz_lab.store.trial import Trial
+from riesz_lab.sweeps.results import is_percent
+from riesz_lab.training import checkpoint
+from riesz_lab.utils import randomness
+
+HELD_OUT = "held_out"
+
+
+def run_own_loop(
+    trial: Trial, call: Callable[..., Any], name: str, score: str, higher_is_better: bool, tuning: bool = False
+) -> Result:
+    """Train, and store the result; a failure is stored with its reason."""
+    with trial.open():
+        attach = Attach(trial.config, name)
+        randomness.seed_all(randomness.derived("compare", trial.config.seed))
+        began = time.monotonic()
+        try:
+            final = _scores(_train(call, attach, trial.config, score), name, score, attach, tuning)
+        except LabError:
+            raise
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {first_line(error)}" if str(error) else type(error).__name__  # type: ignore[arg-type]
+            trial.fail(reason, traceback.format_exc())
+            raise LabError(
+                f"{name!r} failed with metric {trial.config.metric}, seed {trial.config.seed}: {reason}. Complete "
+                f"trials are kept: run the same again to continue. The traceback is in {trial.failure_file}"
+            ) from error
+        seconds = time.monotonic() - began
+        if not attach.models:
+            raise LabError(f"{name!r} did not call attach(optimizer, model): every trial would be the same")
+        devices = {p.device for model in attach.models for p in model.parameters()}
+        kinds = sorted({device.type for device in devices} - {"cpu"}) or ["cpu"]
+        trial.add_session(environment.describe(kinds[0], max(1, sum(device.type == kinds[0] for device in devices))))
+        result = _result(attach, final, score, higher_is_better)
+        trial.write_history(_history(attach.rows, final if result.last else None))
+        append_row(trial.timing_file, {"epoch": max(1, len(attach.rows)), "seconds": seconds})
+        networks = {f"model{i}" if i else "model": model for i, model in enumerate(attach.models)}
+        trial.finish(checkpoint.pack(networks), result)
+    return result
+
+
+def _train(call: Callable[..., Any], attach: Attach, config: Config, score: str) -> Any:
+    """What the loop returns; each value that a generator yields is logged as an epoch."""
+    returned = call(attach, config.seed)
+    if not inspect.isgenerator(returned):
+        return returned
+    last = None
+    while True:
+        try:
+            last = next(returned)
+        except StopIteration as end:
+            return last if end.value is None else end.value
+        attach.log(_fields(last) or {score: last})
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """A dict, or anything with named fields, as a dict; None for a plain value."""
+    if isinstance(value, Mapping):
+        return {str(key): each for key, each in value.items()}
+    if hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
+
+
+def _scores(value: Any, name: str, score: str, attach: Attach, tuning: bool) -> dict[str, float]:
+    """The final scores by name, checked."""
+    if value is None and attach.rows:
+        value = {key: each for key, each in attach.rows[-1].items() if key not in ("epoch", "step")}
+        value = {key: math.nan if each is None else each for key, each in value.items()}
+    fields = _fields(value)
+    if fields is None:
+        fields = {score: value}
+        if value is None:
+            raise LabError(f"{name!r} returned no score: expected a number, got None")
+    if score not in fields:
+        raise LabError(
+            f"{name!r} returned {', '.join(fields) or 'no field'}: expected a field {score!r}; name the score with "
+            "--score NAME"
+        )
+    scores = {key: number(each, key, name) for key, each in fields.items()}
+    if tuning and HELD_OUT not in scores:
+        raise LabError(
+            f"{name!r} returned no held-out score, and a setting is never chosen on the test score: expected "
+            f'{{"{score}": ..., "{HELD_OUT}": ...}}, with {HELD_OUT} measured on data that is neither trained nor '
+            f"tested on, got {', '.join(fields)}"
+        )
+    for key in (score, HELD_OUT):
+        each = scores.get(key, math.nan)
+        if is_percent(score) and math.isfinite(each) and not 0 <= each <= 1:
+            raise LabError(
+                f"{name!r} returned {key!r}, which is printed in percent: expected a fraction from 0 to 1 (or another "
+                f"name, such as {score + '_percent'!r}), got {each!r}"
+            )
+    return scores
+
+
+def _history(logged: list[Row], final: dict[str, float] | None) -> list[Row]:
+    """The logged rows; the final scores are part of the last."""
+    if final is None:
+        return logged
+    *before, last = logged or [{"epoch": 1, "step": 0}]
+    return [*before, {**last, **{key: finite(value) for key, value in final.items()}}]
+
+
+def _result(attach: Attach, final: dict[str, float], score: str, higher_is_better: bool) -> Result:
+    diverged = not math.isfinite(final[score])
+    rows = [row for row in _history(attach.rows, None if diverged else final) if row.get(score) is not None]
+    sign = 1 if higher_is_better else -1
+    return Result(
+        status="diverged" if diverged else "finished",
+        step=0,
+        parameters=models.parameters(attach.models[0]),
+        score=score,
+        higher_is_better=higher_is_better,
+        last=None if diverged else rows[-1],
+        best=max(rows, key=lambda row: sign * row[score]) if rows else None,
+    )

@@ -1,0 +1,58 @@
+"""After a pilot: how many pairs would show the margin, and what they would take here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy import stats
+
+from riesz_lab.statistics.sequential import Sequential, pairs_needed
+
+PILOT = 3
+POWER = 0.8
+MOST = 2000
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """Pairs that show a difference of the margin with 80% power: with looks after every pair, and without any."""
+
+    until_sure: int | None
+    fixed: int | None
+    hours: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a comparison would take, by arm."""
+
+    margin: float
+    arms: dict[str, ArmPlan]
+
+
+def make_plan(judged: dict[str, Sequential], seconds: float) -> Plan:
+    """From the spread of a pilot's differences.
+
+    Args:
+        judged: the pilot, by arm.
+        seconds: of one trial.
+
+    Returns:
+        The plan; hours are those of the arm's own trials and of its baseline's, beyond the pilot.
+    """
+    arms = {}
+    for label, pilot in judged.items():
+        effect = pilot.margin / pilot.spread if pilot.spread > 0 else float("inf")
+        sure = PILOT + 1 if effect > 20 else pairs_needed(float(f"{effect:.3g}"), pilot.alpha, POWER)
+        hours = None if sure is None else 2 * max(0, sure - pilot.n) * seconds / 3600
+        arms[label] = ArmPlan(sure, fixed_pairs(effect, pilot.alpha), hours)
+    return Plan(next(iter(judged.values())).margin, arms)
+
+
+def fixed_pairs(effect: float, alpha: float) -> int | None:
+    """Pairs for a t test at this level to notice a difference of `effect` standard deviations with 80% power."""
+    for n in range(PILOT, MOST):
+        shift, critical = effect * n**0.5, stats.t.ppf(1 - alpha / 2, n - 1)
+        if shift > critical + 6 or stats.nct.sf(critical, n - 1, shift) >= POWER:
+            return n
+    return None

@@ -1,0 +1,186 @@
+"""A fair comparison: every arm at its own best setting, from one grid, tried equally often, chosen on held-out scores.
+
+A best value at the edge of the grid extends the grid on that side, for all arms alike, by up to `EXTENSIONS` values.
+Tuning has seeds of its own, so the final trials decide nothing that they are judged by.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from riesz_lab.comparison.arms import Values, at, format_value
+from riesz_lab.comparison.function import UserFunction
+from riesz_lab.comparison.own_loop import HELD_OUT
+from riesz_lab.comparison.trials import Trials
+from riesz_lab.config import Config
+from riesz_lab.errors import ConfigError
+from riesz_lab.store import Result
+from riesz_lab.sweeps import Arm
+from riesz_lab.sweeps.tuning import FIRST_SEED, Tuning
+from riesz_lab.utils import randomness
+
+EXTENSIONS = 4
+"""The most values that a grid grows by on one side."""
+
+Point = tuple[Any, ...]
+Grid = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How the settings of all arms were chosen.
+
+    Attributes:
+        grid: all values that were tried, by setting, with what the grid was extended by.
+        scores: the mean held-out score by arm and point of the grid; None where a trial diverged.
+        best: the point of each arm.
+        trials: how many were needed.
+        seconds: what they took.
+        seeds: trials per arm and point.
+        extended: how many values the grid grew by.
+    """
+
+    grid: Grid
+    scores: dict[str, dict[Point, float | None]]
+    best: dict[str, Values]
+    trials: int
+    seconds: float
+    seeds: int
+    extended: int
+
+    @property
+    def at_the_edge(self) -> list[str]:
+        """Arms whose best value is the first or last of a grid of numbers."""
+        return [label for label, values in self.best.items() if any(_edges(self.grid, values))]
+
+
+def start_grid(function: UserFunction, names: Sequence[str], settings: Values) -> Grid:
+    """The grid to start with: the values given, or multiples of the function's own."""
+    grid: Grid = {}
+    for name in names:
+        given = settings.get(name, function.defaults.get(name))
+        if given is None and not function.trains and not function.takes(name):
+            given = getattr(Config(), name, None)
+        values: list[Any] = given if isinstance(given, list) else [given]
+        if len(values) == 1 and _is_number(values[0]) and values[0] > 0:
+            values = [type(values[0])(values[0] * factor) for factor in Tuning().factors]
+        if len(set(map(repr, values))) < 2:
+            raise ConfigError(
+                f"tune: expected a grid for {name!r}, such as --set {name}=0.01,0.03,0.1, or a number above 0 as its "
+                f"default in {function.name!r}; got {values[0]!r}"
+            )
+        grid[name] = sorted(values) if all(map(_is_number, values)) else list(values)
+    return grid
+
+
+def tune(trials: Trials, arms: Sequence[Arm], grid: Grid, seeds: int) -> Tuned:
+    """Try every arm at every point; extend the grid while a best value lies at its edge."""
+    held_out = _held_out_count(trials.function)
+    grid = {name: list(values) for name, values in grid.items()}
+    scores: dict[str, dict[Point, float | None]] = {arm.label: {} for arm in arms}
+    used: list[Config] = []
+    added = {(name, side): 0 for name in grid for side in (0, 1)}
+    while True:
+        points = list(itertools.product(*grid.values()))
+        jobs = [
+            (arm, point, replace(_at(trials, arm, grid, point), seed=FIRST_SEED + k, hold_out=held_out))
+            for k in range(seeds)
+            for point in points
+            for arm in arms
+            if point not in scores[arm.label]
+        ]
+        results: dict[tuple[str, Point], list[Result]] = {}
+        for number, (arm, point, config) in enumerate(jobs, 1):
+            where = ", ".join(f"{n}={format_value(v)}" for n, v in zip(grid, point, strict=True))
+            left = sum(not trials.is_stored(job[2]) for job in jobs[number:])
+            title = f"tuning {number}/{len(jobs)} {arm.label}, {where}, seed {config.seed}"
+            results.setdefault((arm.label, point), []).append(trials.run(config, title, tuning=True, left=left))
+            used.append(config)
+        for (label, point), ended in results.items():
+            values = [_held_out(result, trials.function.trains) for result in ended]
+            finite = [value for value in values if value is not None]
+            # One divergent trial disqualifies a setting.
+            scores[label][point] = statistics.fmean(finite) if len(finite) == len(values) else None
+        higher = next(iter(results.values()))[0].higher_is_better if results else trials.higher_is_better
+        best = {arm.label: _best(scores[arm.label], grid, arm.label, higher) for arm in arms}
+        if not _extend(grid, best, added):
+            ids = {config.id: None for config in used}
+            cost = sum(trials.seconds[id_] for id_ in ids)
+            return Tuned(grid, scores, best, len(ids), cost, seeds, sum(added.values()))
+
+
+def _at(trials: Trials, arm: Arm, grid: Grid, point: Point) -> Config:
+    return at(trials.function, arm.config, dict(zip(grid, point, strict=True)))
+
+
+def _held_out_count(function: UserFunction) -> int:
+    """What marks a trial as one that tunes: the training items held out, or 1 where the user's loop holds them out."""
+    if function.trains:
+        return 1
+    randomness.seed_all(0)
+    _, (train, _), _ = function.call()
+    return max(1, len(train) // 10)
+
+
+def _held_out(result: Result, trains: bool) -> float | None:
+    if result.last is None:
+        return None
+    value = result.last.get(HELD_OUT) if trains else result.value()
+    return None if value is None else float(value)
+
+
+def _best(scores: dict[Point, float | None], grid: Grid, label: str, higher: bool) -> Values:
+    """The best point; of equals, the smaller or earlier."""
+    finite = {point: score for point, score in scores.items() if score is not None}
+    if not finite:
+        raise ConfigError(f"arm {label!r} diverged at every point of the grid: {', '.join(map(str, scores))}")
+    order = {name: {repr(value): i for i, value in enumerate(values)} for name, values in grid.items()}
+
+    ranked = [
+        (
+            -score if higher else score,
+            [order[name][repr(value)] for name, value in zip(grid, point, strict=True)],
+            point,
+        )
+        for point, score in finite.items()
+    ]
+    return dict(zip(grid, min(ranked)[2], strict=True))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _edges(grid: Grid, values: Values) -> list[tuple[str, int]]:
+    """(setting, side) of the edges that a point lies at: side 0 is the low end."""
+    numeric = {name: each for name, each in grid.items() if all(map(_is_number, each))}
+    return [
+        (name, side)
+        for name, each in numeric.items()
+        for side, edge in enumerate((each[0], each[-1]))
+        if values[name] == edge
+    ]
+
+
+def _extend(grid: Grid, best: dict[str, Values], added: dict[tuple[str, int], int]) -> bool:
+    """Grow the grid beyond the edges at which a best value lies; False if none does, or the bound is reached."""
+    grown = False
+    for name, side in dict.fromkeys(edge for values in best.values() for edge in _edges(grid, values)):
+        each = grid[name]
+        end, next_ = (each[0], each[1]) if side == 0 else (each[-1], each[-2])
+        if added[name, side] >= EXTENSIONS or min(end, next_) <= 0:
+            continue
+        value = type(end)(end * end / next_) if isinstance(end, float) else round(end * end / next_)
+        if isinstance(value, float):
+            value = float(f"{value:.6g}")
+        if value in each or value <= 0:
+            continue
+        each.insert(0 if side == 0 else len(each), value)
+        added[name, side] += 1
+        grown = True
+    return grown

@@ -1,0 +1,264 @@
+"""The words of an answer: does it help, what to do next, how it came about."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import riesz
+from riesz_lab.comparison.arms import format_value, settings_of
+from riesz_lab.comparison.margin import Margin
+from riesz_lab.comparison.planning import fixed_pairs
+from riesz_lab.comparison.rounds import judge_table
+from riesz_lab.config import OWN, Config
+from riesz_lab.statistics import Comparison
+from riesz_lab.statistics.sequential import Sequential, half_width, pairs_needed
+from riesz_lab.statistics.verdict import format_signed, format_size
+from riesz_lab.training.progress import clock
+
+if TYPE_CHECKING:
+    from riesz_lab.comparison.answer import Answer
+    from riesz_lab.comparison.tuning import Tuned
+
+WAS = {"better": "helps", "worse": "hurts"}
+
+
+def answers(answer: Answer) -> list[str]:
+    """One sentence per arm."""
+    if answer.plan is not None:
+        return _plan(answer)
+    if answer.verdicts is not None:
+        return [_sequential(answer, label, judged) for label, judged in answer.verdicts.arms.items()]
+    return [_fixed(answer, label, comparison) for label, comparison in answer.comparisons.items()]
+
+
+def _fixed(answer: Answer, label: str, comparison: Comparison) -> str:
+    name, verdict = _name(answer, label), comparison.verdict
+    if verdict == "identical":
+        return f"{name} changes nothing: identical scores in all {comparison.n} pairs."
+    if verdict == "no claim" or comparison.interval is None:
+        return f"{name}: {comparison.sentence}."
+    size = _size(answer, comparison.difference, comparison.interval)
+    if verdict == "no evidence":
+        pairs = fixed_pairs(comparison.margin / _spreads(answer)[label], 0.05 / max(1, comparison.family))
+        return f"Undecided on {name} after {comparison.n} pairs: {size}; {_settle(answer, pairs, comparison.margin)}."
+    return _claim(answer, name, verdict, size, comparison.n, comparison.margin)
+
+
+def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
+    name = _name(answer, label)
+    if judged.identical and judged.conclusion == "no difference":
+        margin = format_size(judged.margin, answer.percent)
+        return f"{name} makes no difference larger than {margin}: identical scores in all {judged.n} pairs."
+    if judged.interval is None:
+        return f"Undecided on {name} after {judged.n} pairs: the differences have no spread to judge by."
+    size = _size(answer, judged.difference, judged.interval)
+    if judged.conclusion != "undecided":
+        return _claim(answer, name, judged.conclusion, size, judged.n, judged.margin)
+    assert answer.verdicts is not None
+    stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
+    why = f"; {stopped}" if label in answer.verdicts.hopeless else ""
+    pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
+    return f"Undecided on {name} after {judged.n} pairs: {size}{why}; {_settle(answer, pairs, judged.margin)}."
+
+
+def _claim(answer: Answer, name: str, verdict: str, size: str, pairs: int, margin: float) -> str:
+    where = _where(answer)
+    if verdict in WAS:
+        return f"{name} {WAS[verdict]}: {size}{where}, {pairs} pairs."
+    return (
+        f"{name} makes no difference larger than {format_size(margin, answer.percent)}: {size}{where}, {pairs} pairs."
+    )
+
+
+def _settle(answer: Answer, pairs: int | None, margin: float) -> str:
+    size = format_size(margin, answer.percent)
+    if pairs is None:
+        return f"more than 2,000 pairs would be needed to settle a difference of {size}"
+    return f"about {pairs} would settle a difference of {size}"
+
+
+def _size(answer: Answer, difference: float, interval: tuple[float, float]) -> str:
+    unit = " points" if answer.percent else ""
+    if not math.isfinite(interval[0]):
+        return f"{format_signed(difference, answer.percent)}{unit}, too few pairs for an interval"
+    low, high = (format_signed(end, answer.percent) for end in interval)
+    return f"{format_signed(difference, answer.percent)}{unit} (95%: {low} to {high})"
+
+
+def _name(answer: Answer, label: str) -> str:
+    baseline = answer.rows[label].arm.baseline
+    plain = answer.rows[baseline or label].arm.config.metric == "identity"
+    return label if plain else f"{label}, against {baseline},"
+
+
+def _where(answer: Answer) -> str:
+    if answer.tuned is not None:
+        return f" at each arm's best {' and '.join(answer.tuned.grid)}"
+    return ""
+
+
+def _spreads(answer: Answer) -> dict[str, float]:
+    judged = judge_table(answer, Margin(answer.sweep.margin))
+    return {label: each.spread for label, each in judged.items()}
+
+
+def _plan(answer: Answer) -> list[str]:
+    assert answer.plan is not None
+    size = format_size(answer.plan.margin, answer.percent)
+    lines = [f"To notice a difference of {size} with 80% power:"]
+    for label, arm in answer.plan.arms.items():
+        if arm.until_sure is None or arm.hours is None:
+            lines.append(f"  {label}: more than 2,000 pairs; a wider margin needs fewer")
+            continue
+        fixed = "" if arm.fixed is None else f"; {arm.fixed} if their number is fixed in advance"
+        hours = f"{arm.hours:.1f} hours" if arm.hours >= 1 else f"{60 * arm.hours:.0f} minutes"
+        lines.append(f"  {label}: {arm.until_sure} pairs with --until-sure, {hours} here{fixed}")
+    return [*lines, "A pilot of three pairs knows the spread only within a factor of about 3; the pairs, of about 9."]
+
+
+def warnings(answer: Answer) -> list[str]:
+    """Outlying and diverged trials, and arms at the edge of a grid."""
+    lines = []
+
+    def shown(value: float) -> str:
+        return f"{100 * value:.2f}%" if answer.percent else f"{value:.4g}"
+
+    for each in answer.outliers:
+        lines.append(
+            f"Look at {each.label}, seed {each.seed}: it scored {shown(each.score)}, the other seeds "
+            f"{shown(each.low)} to {shown(each.high)}. It counts in the answer."
+        )
+    for label, comparison in answer.without_outliers.items():
+        lines.append(f"  Without such trials, {label}: {comparison.sentence}.")
+    for label, row in answer.rows.items():
+        if gone := [trial.config.seed for trial in row.trials.values() if trial.score() is None]:
+            lines.append(f"Look at {label}: it diverged with seed {', '.join(map(str, sorted(gone)))}.")
+    if answer.tuned is not None and answer.tuned.at_the_edge:
+        lines.append(
+            f"The best value of {', '.join(answer.tuned.at_the_edge)} lies at the edge of the grid, which was extended "
+            f"by {answer.tuned.extended} values: a better one may lie beyond."
+        )
+    return lines
+
+
+def next_steps(answer: Answer) -> list[str]:
+    """A line of code that attaches what won, or the command that would settle what is open."""
+    gains = _gains(answer)
+    steps = []
+    if answer.plan is not None:
+        pairs = [arm.until_sure for arm in answer.plan.arms.values()]
+        most = max((each for each in pairs if each is not None), default=None)
+        return [] if most is None else ["Next: " + _command(answer, f"--until-sure --budget {most}", most)]
+    if gains:
+        best = max(gains, key=lambda label: gains[label])
+        steps.append(f"Next: {attach_line(answer.rows[best].arm.config)}{_with(answer.tuned, best)}")
+    if answer.takes_rate:
+        steps.append(
+            ("Then" if steps else "Next")
+            + ": a metric also changes the length of steps; compare at each arm's best rate: "
+            + _command(answer, "--tune lr", None)
+        )
+    elif open_ := _open(answer):
+        if (most := max((pairs for pairs in open_.values() if pairs is not None), default=None)) is None:
+            steps.append(f"Next: ask for less, such as --margin {_reachable(answer)}")
+        else:
+            steps.append("Next: " + _command(answer, f"--until-sure --budget {max(most, 10)}", max(most, 10)))
+    return steps or ["Next: nothing to change; keep the plain optimizer."]
+
+
+def _gains(answer: Answer) -> dict[str, float]:
+    """The arms that help, by how much; channels in a random order are a control, not advice."""
+    if answer.verdicts is not None:
+        judged = answer.verdicts.arms.items()
+        gains = {label: abs(each.difference) for label, each in judged if each.conclusion == "better"}
+    else:
+        compared = answer.comparisons.items()
+        gains = {label: abs(each.difference) for label, each in compared if each.verdict == "better"}
+    return {label: gain for label, gain in gains.items() if answer.rows[label].arm.config.control != "permuted"}
+
+
+def _open(answer: Answer) -> dict[str, int | None]:
+    """The arms without a conclusion, and the pairs that would settle the margin with looks after each."""
+    if answer.verdicts is not None:
+        judged = {k: each for k, each in answer.verdicts.arms.items() if each.conclusion == "undecided"}
+    else:
+        of_table = judge_table(answer, Margin(answer.sweep.margin))
+        judged = {
+            k: each for k, each in of_table.items() if answer.comparisons[k].verdict in ("no evidence", "no claim")
+        }
+    return {
+        label: pairs_needed(float(f"{each.margin / each.spread:.3g}"), each.alpha) if each.spread > 0 else 10
+        for label, each in judged.items()
+    }
+
+
+def _reachable(answer: Answer) -> str:
+    """A margin that 30 pairs would settle, as the command line takes it."""
+    widest = max(_spreads(answer).values())
+    size = float(half_width(widest, 30, 0.05 / max(1, len(answer.comparisons)))) + 0.84 * widest / 30**0.5
+    return f"{100 * size:.2g}points" if answer.percent else f"{size:.2g}"
+
+
+def _command(answer: Answer, options: str, budget: int | None) -> str:
+    if answer.command:
+        return f"{answer.command} {options}"
+    call = 'tune=["lr"]' if budget is None else f"until_sure=True, budget={budget}"
+    return f"riesz_lab.compare({answer.function}, {call}, ...)"
+
+
+def attach_line(config: Config) -> str:
+    """The line of code that directs a user's optimizer as an arm does.
+
+    Example:
+        >>> attach_line(Config(metric="sobolev-tilde(lam=0.5)"))
+        'riesz.attach(optimizer, model, metric=riesz.SobolevTilde(lam=0.5))'
+    """
+    control = "" if config.control == "none" else f", control={config.control!r}"
+    return f"riesz.attach(optimizer, model, metric=riesz.{riesz.metric(config.metric)!r}{control})"
+
+
+def _with(tuned: Tuned | None, label: str) -> str:
+    if tuned is None:
+        return ""
+    return ", with " + ", ".join(f"{name}={format_value(value)}" for name, value in tuned.best[label].items())
+
+
+def notes(answer: Answer) -> list[str]:
+    """How the settings were chosen, what it cost, what was stored before."""
+    lines = [_rates(answer)]
+    if answer.verdicts is not None:
+        lines.append(
+            f"Seeds were added until a conclusion held, {answer.verdicts.budget} at most; intervals allow for a look "
+            f"after every pair and for all {len(answer.verdicts.arms)} arms."
+        )
+    if answer.stored:
+        first, last = min(answer.stored), max(answer.stored)
+        dates = first if first == last else f"{first} to {last}"
+        lines.append(f"{len(answer.stored)} trials were stored before ({dates}); --fresh trains them anew.")
+    lines.append(f"All trials together: {clock(answer.seconds)}.")
+    return lines
+
+
+def _rates(answer: Answer) -> str:
+    if (tuned := answer.tuned) is not None:
+        best = "; ".join(
+            f"{label} " + ", ".join(f"{name}={format_value(value)}" for name, value in values.items())
+            for label, values in tuned.best.items()
+        )
+        values = ", ".join(f"{name} {', '.join(map(format_value, each))}" for name, each in tuned.grid.items())
+        return (
+            f"Tuned on held-out scores, the same for every arm: {values}; {_seeds(tuned.seeds)} each. Best: {best}. "
+            f"Cost of tuning: {tuned.trials} trials, {clock(tuned.seconds)}. Intervals are about these "
+            "settings; they do not include the chance by which others might have been chosen."
+        )
+    config = next(iter(answer.rows.values())).arm.config
+    if (given := settings_of(config)) and "lr" in given and config.optimizer == OWN:
+        return "Settings are the same in all arms; a metric changes the length of steps too: tune with --tune lr."
+    if config.optimizer != OWN:
+        return f"The learning rate is {config.lr:g} in all arms; a metric changes the length of steps too."
+    return "Learning rates are your function's, the same in all arms; a metric changes the length of steps too."
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed" + ("s" if count > 1 else "")

@@ -1,0 +1,227 @@
+"""What the answer says and what it must not hide; mistakes that are noticed before they cost anything."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import riesz
+import riesz_lab
+from riesz_lab import cli
+from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.store import Store
+
+
+def start(attach, lr=0.1):
+    model = nn.Conv2d(1, 4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    return model, optimizer, attach(optimizer, model)
+
+
+def one_collapses(attach, seed):
+    directed = isinstance(start(attach)[2], riesz.Attachment)
+    return 0.103 if seed == 3 and not directed else 0.80 + 0.01 * torch.rand(()).item() * (1 + directed)
+
+
+def test_a_collapsed_seed_is_named_with_the_result_without_it_beside(tmp_path):
+    answer = riesz_lab.compare(one_collapses, metrics=["sobolev-tilde"], score="accuracy", runs=tmp_path)
+    text = answer.text
+    assert "Look at plain, seed 3: it scored 10.30%, the other seeds 80." in text
+    assert text.index("Undecided on SobolevTilde after 5 pairs") < text.index("Look at plain")
+    assert "Without such trials, SobolevTilde:" in text
+    assert answer.comparisons["SobolevTilde"].n == 5
+    assert answer.without_outliers["SobolevTilde"].n == 4
+
+
+def test_usual_spread_names_nobody(tmp_path):
+    def train(attach, seed):
+        start(attach)
+        return torch.randn(())
+
+    assert riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=5, runs=tmp_path).outliers == []
+
+
+def seeds_itself(attach, seed):
+    torch.manual_seed(0)
+    model, _, _ = start(attach)
+    return model.weight.detach().sum().item()
+
+
+def test_a_function_that_seeds_itself_is_noticed_at_the_second_seed(tmp_path):
+    with pytest.raises(LabError, match=r"seeds 0 and 1 .* same weights and scores.*line \d+: torch.manual_seed\(0\)"):
+        riesz_lab.compare(seeds_itself, metrics=["sobolev-tilde"], seeds=20, runs=tmp_path)
+    assert len(Store(tmp_path).trials) == 3
+
+
+def loop_without_arguments():
+    torch.zeros(1, requires_grad=True).sum().backward()
+    return 1.0
+
+
+def returns_nothing():
+    print("training")
+
+
+@pytest.mark.parametrize("function", [loop_without_arguments, returns_nothing])
+def test_a_loop_without_attach_and_seed_is_not_run(function, tmp_path, capsys):
+    with pytest.raises(ConfigError, match=r"takes no arguments.*If it is a training loop, write .*attach, seed"):
+        riesz_lab.compare(function, runs=tmp_path)
+    assert capsys.readouterr().out == ""
+
+
+SCRIPT = """
+import torch
+from torch import nn
+
+def train(attach, seed, lr=0.1):
+    print("trained")
+    model = nn.Conv2d(1, 8, 3)
+    attach(torch.optim.SGD(model.parameters(), lr=lr), model)
+    return model.weight.sum()
+"""
+
+
+@pytest.mark.parametrize("output", ["missing/report.html", ".", "report.pdf"])
+def test_a_bad_output_path_fails_before_the_first_trial(output, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    assert cli.main(["compare", "mine.py:train", "-o", output]) == 1
+    shown = capsys.readouterr()
+    assert "trained" not in shown.out
+    assert "output" in shown.err
+
+
+def test_help_names_the_values_that_exist(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["compare", "mine.py:train", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "None" not in shown
+    for text in ("(default: 10)", "(default: 100)", "(default: sgd)", "(default: 0.01)"):
+        assert text in shown
+
+
+def test_attachments_of_plain_trials_take_what_others_take(tmp_path):
+    def train(attach, seed):
+        model, optimizer, attached = start(attach)
+        attached.schedule(lambda step: {"lam": 0.5})
+        attached.enabled, attached.recording = True, True
+        model(torch.randn(1, 1, 5, 5)).sum().backward()
+        optimizer.step()
+        shown = f"{attached.report()} {attached.diagnostics()} {attached.metric} {attached.step} {attached!r}"
+        attached.detach()
+        return model.weight.detach().sum().item() + len(shown) * 0
+
+    assert len(riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=1, runs=tmp_path).rows) == 2
+
+
+def build():
+    images = torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    data = torch.utils.data.TensorDataset(images, (images.mean((1, 2, 3)) > 0).long())
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 2)), (data, data), nn.functional.cross_entropy
+
+
+def test_the_rate_of_a_build_is_named(tmp_path):
+    answer = riesz_lab.compare(build, metrics=["sobolev-tilde"], seeds=1, epochs=1, lr=0.03, runs=tmp_path)
+    assert "The learning rate is 0.03 in all arms" in answer.text
+    assert "your function's" not in answer.text
+
+
+def test_the_device_is_that_of_the_model(tmp_path):
+    def train(attach, seed):
+        start(attach)
+        # A second model on another device, as far as this machine has one.
+        attach(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1), nn.Conv2d(1, 4, 3, device="meta"))
+        return torch.rand(())
+
+    # Weights on "meta" cannot be stored: the trial fails there, after its environment is known.
+    with pytest.raises(Exception):  # noqa: B017, PT011
+        riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=1, runs=tmp_path)
+    stored = json.loads(next(tmp_path.glob("*/*/environment.json")).read_text())
+    assert stored[-1]["accelerator"] == "meta"
+
+
+@pytest.mark.parametrize("form", ["log", "generator", "returning generator"])
+def test_scores_by_epoch_make_curves(form, tmp_path):
+    def log(attach, seed):
+        start(attach)
+        for epoch in range(3):
+            attach.log(score=float(epoch), loss=torch.tensor(1.0 - epoch))
+        return 2.5
+
+    def generator(attach, seed):
+        start(attach)
+        for epoch in range(3):
+            yield {"score": float(epoch), "loss": 1.0 - epoch}
+
+    def returning(attach, seed):
+        start(attach)
+        for epoch in range(3):
+            yield float(epoch)
+        return {"score": 2.5, "held_out": 1.0}
+
+    function = {"log": log, "generator": generator, "returning generator": returning}[form]
+    riesz_lab.compare(function, metrics=["sobolev-tilde"], seeds=1, runs=tmp_path)
+    trial = Store(tmp_path).trials[0]
+    assert [row["epoch"] for row in trial.history()] == [1, 2, 3]
+    assert trial.score() == (2.0 if form == "generator" else 2.5)
+    assert trial.last() == trial.history()[-1]
+
+
+@pytest.mark.parametrize("error", [ValueError("no luck"), SystemExit(0)])
+def test_a_crash_in_one_arm_is_named_and_nothing_is_lost(error, tmp_path):
+    def train(attach, seed):
+        if isinstance(start(attach)[2], riesz.Attachment) and seed == 1 and (tmp_path / "crash").exists():
+            raise error
+        return torch.rand(())
+
+    (tmp_path / "crash").touch()
+    with pytest.raises(LabError, match=r"'train' failed with metric sobolev-tilde.*seed 1: .*Complete trials are kept"):
+        riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=2, runs=tmp_path / "runs")
+    states = sorted(trial.status for trial in Store(tmp_path / "runs").trials)
+    assert states == ["failed", "finished", "finished", "finished"]
+    (tmp_path / "crash").unlink()
+    answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=2, runs=tmp_path / "runs")
+    assert len(answer.stored) == 3
+
+
+def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(tmp_path, monkeypatch, capsys):
+    def train(attach, seed):
+        return torch.rand(()) + isinstance(start(attach)[2], riesz.Attachment)
+
+    answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
+    assert capsys.readouterr().out == ""
+    assert repr(answer).count("\n") < 4
+    assert "<b>" in answer._repr_html_()
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
+    assert "1/6 plain, seed 0: score" in capsys.readouterr().out
+
+
+def test_the_command_answers_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SCRIPT.replace('    print("trained")\n', ""))
+    command = [
+        "compare",
+        "mine.py:train",
+        "--metrics",
+        "sobolev-tilde",
+        "--set",
+        "lr=0.1",
+        "--seeds",
+        "3",
+        "-o",
+        "r.md",
+    ]
+    assert cli.main(command) == 0
+    out = capsys.readouterr().out
+    assert out.index("SobolevTilde changes nothing") < out.index("method") < out.index("Report:")
+    assert cli.main([*command, "--until-sure", "--budget", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "SobolevTilde makes no difference larger than 0.00" in out
+    assert "interval, valid at every look" in out
+    page = (tmp_path / "r.md").read_text()
+    assert "interval, valid at every look" in page
+    for text in (out, page):
+        assert "p, Holm" not in text
+        assert "paired t" not in text

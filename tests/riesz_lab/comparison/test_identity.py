@@ -1,0 +1,156 @@
+"""Stored scores are used for the function that gave them, and for no other."""
+
+import functools
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from riesz_lab import cli
+from riesz_lab.comparison.function import inspect_function
+from riesz_lab.utils.importing import load_object
+
+
+def train(attach, seed, width=8):
+    return width
+
+
+def closure(width):
+    def train(attach, seed):
+        return width
+
+    return train
+
+
+def identity(function):
+    return inspect_function(function).identity
+
+
+class Trainer:
+    def __init__(self, width):
+        self.width = width
+
+    def __call__(self, attach, seed):
+        return self.width
+
+    def train(self, attach, seed):
+        return self.width
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda width: functools.partial(train, width=width),
+        closure,
+        lambda width: closure(torch.full((3,), float(width))),
+        lambda width: closure({"width": [width, {"a": {width}}]}),
+        lambda width: closure(closure(width)),
+        lambda width: closure(functools.partial(train, width=width)),
+        Trainer,
+        lambda width: Trainer(width).train,
+    ],
+)
+def test_arguments_and_closures_tell_functions_apart(make):
+    assert identity(make(8)) == identity(make(8))
+    assert identity(make(8)) != identity(make(9))
+
+
+def test_a_value_that_cannot_be_compared_is_never_the_same():
+    assert identity(closure(x for x in [1])) != identity(closure(x for x in [1]))
+
+
+def test_a_script_without_local_imports_keeps_its_identity(tmp_path, monkeypatch):
+    import hashlib
+
+    source = "import torch\nimport riesz\n\ndef train(attach, seed):\n    return 1.0\n"
+    (tmp_path / "plain_script.py").write_text(source)
+    found = identity(load_object("function", str(tmp_path / "plain_script.py:train")))
+    assert found == f"plain_script.py:train@{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+
+
+def test_every_local_module_that_is_reached_counts(tmp_path, monkeypatch):
+    files = {
+        "script.py": "from helpers.net import width\nimport unused_elsewhere\ndef train(attach, seed): pass",
+        "helpers/__init__.py": "",
+        "helpers/net.py": "from . import deep\nfrom .sizes import width",
+        "helpers/sizes.py": "width = 8",
+        "helpers/deep.py": "",
+        "unused_elsewhere.py": "def later():\n    import lazily\n",
+        "lazily.py": "",
+        "not_imported.py": "",
+    }
+    (tmp_path / "helpers").mkdir()
+    for name, source in files.items():
+        (tmp_path / name).write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def found():
+        for name in [name for name in sys.modules if name in ("script", "helpers") or name.startswith("helpers.")]:
+            del sys.modules[name]
+        return identity(load_object("function", str(tmp_path / "script.py:train")))
+
+    first = found()
+    for name in files:
+        (tmp_path / name).write_text(files[name] + "\n# changed")
+        assert (found() == first) == (name == "not_imported.py"), name
+        (tmp_path / name).write_text(files[name])
+    assert found() == first
+
+
+def test_a_function_typed_at_a_prompt_is_what_it_uses():
+    """In another process too: no address in memory is part of it."""
+    source = textwrap.dedent(
+        """
+        namespace = {}
+        exec('''
+        size = %d
+        def helper(x): return [y + %d for y in x]
+        def train(attach, seed): return sorted(helper([seed]), key=lambda v: v + size)
+        ''', namespace)
+        from riesz_lab.comparison.function import inspect_function
+        print(inspect_function(namespace["train"]).identity)
+        """
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", source % sizes], capture_output=True, text=True, check=True).stdout
+        for sizes in ((1, 1), (1, 1), (2, 1), (1, 2))
+    ]
+    assert runs[0] == runs[1]
+    assert len(set(runs)) == 3
+
+
+SCRIPT = """
+import torch
+from torch import nn
+from riesz_test_helper import OFFSET
+
+def train(attach, seed):
+    model = nn.Conv2d(1, 8, 3)
+    attach(torch.optim.SGD(model.parameters(), lr=0.01), model)
+    return OFFSET + float(model.weight.sum().detach())
+"""
+
+
+def test_a_change_in_an_imported_module_and_fresh_train_anew(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    (tmp_path / "riesz_test_helper.py").write_text("OFFSET = 1\n")
+    command = ["compare", "mine.py:train", "--seeds", "1", "--metrics", "sobolev-tilde", "-o", "a.csv"]
+
+    def stored():
+        sys.modules.pop("riesz_test_helper", None)
+        assert cli.main(command) == 0
+        return capsys.readouterr().out.count("(stored 20")
+
+    assert stored() == 0
+    assert stored() == 2
+    (tmp_path / "riesz_test_helper.py").write_text("OFFSET = 100\n")
+    assert stored() == 0
+    command.append("--fresh")
+    assert stored() == 0
+    command.pop()
+    sys.modules.pop("riesz_test_helper", None)
+    assert cli.main(command) == 0
+    assert "2 trials were stored before (20" in capsys.readouterr().out

@@ -1,0 +1,106 @@
+"""Seeds until a conclusion, a plan of how many, and the margin in its units."""
+
+import pytest
+import torch
+from torch import nn
+
+import riesz
+import riesz_lab
+from riesz_lab.comparison.margin import read_margin
+from riesz_lab.comparison.planning import fixed_pairs
+from riesz_lab.errors import ConfigError
+
+
+def make(gain, noise=0.1):
+    def train(attach, seed):
+        model = nn.Conv2d(1, 4, 3)
+        attached = attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        directed = isinstance(attached, riesz.Attachment)
+        kind = type(attached.metric).__name__
+        own = torch.Generator().manual_seed(seed + 1000 * len(kind) * directed)
+        return gain.get(kind, 0.0) + noise * torch.randn((), generator=own).item()
+
+    return train
+
+
+def test_seeds_are_added_until_every_arm_is_decided(tmp_path):
+    lines = []
+    gain = {"SobolevTilde": 1.0, "ReweightedL2": 0.0}
+    answer = riesz_lab.compare(make(gain), until_sure=True, margin=0.5, budget=20, runs=tmp_path, say=lines.append)
+    conclusions = {label: each.conclusion for label, each in answer.verdicts.arms.items()}
+    assert conclusions == {"ReweightedL2": "no difference", "SobolevTilde": "better"}
+    counts = {label: each.n for label, each in answer.verdicts.arms.items()}
+    # Arms stop by themselves; the baseline goes on for those that are left.
+    assert {label: len(answer.rows[label].trials) for label in counts} == counts
+    assert len(answer.rows["plain"].trials) == max(counts.values()) < 20
+    assert {each.alpha for each in answer.verdicts.arms.values()} == {0.025}
+    assert answer.next_steps[0] == "Next: riesz.attach(optimizer, model, metric=riesz.SobolevTilde(lam=1.0))"
+    assert any("SobolevTilde: better after" in line for line in lines)
+    assert answer.answers[1].startswith("SobolevTilde helps: +")
+    assert not answer.without_outliers
+
+
+def test_an_arm_out_of_reach_is_stopped_and_named(tmp_path):
+    answer = riesz_lab.compare(
+        make({}, 1.0), metrics=["sobolev-tilde"], until_sure=True, margin=0.001, budget=12, runs=tmp_path
+    )
+    assert answer.verdicts.arms["SobolevTilde"].conclusion == "undecided"
+    stopped = answer.verdicts.hopeless["SobolevTilde"]
+    assert 5 <= stopped < 12
+    assert f"Undecided on SobolevTilde after {stopped} pairs" in answer.text
+    assert "no conclusion is in reach by 12 pairs" in answer.text
+    assert "--margin" in answer.next_steps[0]
+
+
+def test_the_budget_ends_it(tmp_path):
+    answer = riesz_lab.compare(
+        make({"SobolevTilde": 0.1}), metrics=["sobolev-tilde"], until_sure=True, margin=0.05, budget=4, runs=tmp_path
+    )
+    assert answer.verdicts.arms["SobolevTilde"].n == 4
+    assert "would settle a difference of 0.05" in answer.text
+
+
+def test_a_plan_after_a_pilot_of_three(tmp_path):
+    answer = riesz_lab.compare(
+        make({}), metrics=["sobolev-tilde"], plan=True, margin=0.1, runs=tmp_path, command="riesz compare a.py:train"
+    )
+    arm = answer.plan.arms["SobolevTilde"]
+    assert len(answer.rows["plain"].trials) == 3
+    assert arm.until_sure > arm.fixed >= 3
+    assert arm.hours > 0
+    assert f"SobolevTilde: {arm.until_sure} pairs with --until-sure" in answer.text
+    assert answer.next_steps == [f"Next: riesz compare a.py:train --until-sure --budget {arm.until_sure}"]
+
+
+def test_fixed_pairs_are_those_of_the_textbook():
+    assert [fixed_pairs(effect, 0.05) for effect in (0.5, 0.8, 1.0)] == [34, 15, 10]
+    assert fixed_pairs(1e-4, 0.05) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "percent", "value"),
+    [(0.002, True, 0.002), ("0.3points", True, 0.003), ("0.3 points", False, 0.3), ("0.5sd", True, 1.0)],
+)
+def test_margins(text, percent, value):
+    assert read_margin(text).value(percent, [[1.0, 3.0, 5.0]]) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", [0, -1, "nan", "inf", "0.5 s", "sd", ""])
+def test_margins_that_are_none(text):
+    with pytest.raises(ConfigError, match="margin: expected a number above 0"):
+        read_margin(text)
+
+
+def test_a_margin_in_standard_deviations_of_the_baseline(tmp_path):
+    answer = riesz_lab.compare(make({}), metrics=["sobolev-tilde"], seeds=4, margin="2sd", runs=tmp_path)
+    scores = torch.tensor(list(answer.rows["plain"].scores.values()), dtype=torch.float64)
+    assert answer.comparisons["SobolevTilde"].margin == pytest.approx(2 * scores.std().item())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"budget": 2}, "budget: expected 3 or more"), ({"plan": True}, "expected until_sure or plan")],
+)
+def test_mistakes_are_explained(options, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        riesz_lab.compare(make({}), until_sure=True, runs=tmp_path, **options)
