@@ -48,6 +48,10 @@ class Trace:
         """Whether the gradient is one that the step directed, and was not written since."""
         return (id(gradient), _write_count(gradient)) in zip(self.identities, self.versions, strict=True)
 
+    def recorded_diagnoses(self) -> list[Diagnosis]:
+        """The diagnoses of a step that was recorded; reading them waits for the device."""
+        return [_diagnosis(t.name, sums) for t, sums in zip(self.targets, self.products or (), strict=True)]
+
     @classmethod
     def of_local(cls, targets: Sequence[Target], directed: Sequence[Tensor]) -> Trace:
         """The trace of tensors that are not DTensors, at the price of two lists."""
@@ -77,15 +81,19 @@ def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: C
         if isinstance(sums, str):
             notes.append(f"{target.name}: {sums}")
             continue
-        ff, gg, fg = sums.tolist()
-        ratio, cosine = (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0
-        diagnoses.append(Diagnosis(target.name, ratio, cosine))
+        diagnoses.append(_diagnosis(target.name, sums))
     if not diagnoses:
         reasons = "\n".join(notes) or "no parameter had a gradient"
         raise RuntimeError(
             f"diagnostics: the last step cannot be diagnosed; set attachment.recording = True before it\n{reasons}"
         )
     return Diagnoses(diagnoses, tuple(notes))
+
+
+def _diagnosis(name: str, sums: Tensor) -> Diagnosis:
+    ff, gg, fg = sums.tolist()
+    ratio, cosine = (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0
+    return Diagnosis(name, ratio, cosine)
 
 
 def _recovered(target: Target, metric: Operator, seen: tuple[int, int], control: Control) -> Tensor | str:
