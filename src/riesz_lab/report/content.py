@@ -76,11 +76,12 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A whole report."""
+    """A whole report; if `answer_first`, its first section stands above the list of contents."""
 
     title: str
     lead: Sequence[str] = ()
     sections: Sequence[Section] = ()
+    answer_first: bool = False
 
     def figures(self) -> list[Figure]:
         return [block for section in self.sections for block in section.blocks if isinstance(block, Figure)]
