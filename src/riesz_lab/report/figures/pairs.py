@@ -62,7 +62,10 @@ def pairs(table: Table, intervals: Intervals | None = None) -> Figure | None:
         title="Seed by seed",
         caption="A dot is a pair of trials with the same seed, with the method and without. Right of zero, the method"
         f" has the higher score. Differences up to {times * table.sweep.margin:.3g} are taken not to matter.",
-        alt=" ".join(f"{label}: {one.wins} pairs won, {one.losses} lost." for label, one in table.comparisons.items()),
+        alt=" ".join(
+            f"{label}: pairs won {one.wins}, tied {one.ties}, lost {one.losses}."
+            for label, one in table.comparisons.items()
+        ),
         panels=[
             Panel(
                 y=f"difference in {score_label(table.score)}{unit}",
