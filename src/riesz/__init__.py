@@ -11,12 +11,14 @@ favours smoothness along the output channels. Four nouns explain the rest:
 `attach` ties them to an optimizer; `precondition_` applies them by hand.
 """
 
+from riesz import schedule
 from riesz._version import __version__
 from riesz.apply import precondition_
 from riesz.backends import backends
 from riesz.hook.attach import attach
 from riesz.hook.attachment import Attachment
 from riesz.hook.directed import directed
+from riesz.hook.layer_log import LayerLog
 from riesz.metrics import (
     Centralization,
     Identity,
@@ -34,6 +36,7 @@ __all__ = [
     "Centralization",
     "Identity",
     "LaplacianSmoothing",
+    "LayerLog",
     "Metric",
     "Operator",
     "ReweightedL2",
@@ -45,4 +48,5 @@ __all__ = [
     "directed",
     "metric",
     "precondition_",
+    "schedule",
 ]

@@ -14,7 +14,7 @@ from riesz_lab.training.update_recorder import BINS
 
 EVERY = (
     "table-cifar-mini", "lambda-mnist-mini", "lambda-fashion-mini", "directions-mini", "variance-mini",
-    "regularity-mini", "curves-mini", "controls-mini", "voc-mini", "spade-mini",
+    "regularity-mini", "curves-mini", "controls-mini", "voc-mini", "spade-mini", "regimes-mini",
 )  # fmt: skip
 
 

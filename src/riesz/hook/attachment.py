@@ -13,9 +13,10 @@ from riesz import control as controls
 from riesz.backends import FastPathCache
 from riesz.hook import diagnostics
 from riesz.hook.checkpointing import CheckpointedStep
+from riesz.hook.diagnostics import Trace
 from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
 from riesz.hook.report import Diagnoses, Report
-from riesz.hook.schedule import Schedule, step_count
+from riesz.hook.schedule import NeedsMetric, Schedule, step_count
 from riesz.hook.torch_hooks import hook_tables
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
@@ -73,6 +74,7 @@ class Attachment(CheckpointedStep):
             fn: called as `fn(step)` before each step, from 0 on. It returns a metric, or a dict of numbers of the
                 present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends. Steps
                 in which every learning rate is 0 are not counted: some tools make one to create optimizer state.
+                `riesz.schedule.warmup` and `riesz.schedule.first_epochs` make schedules that can be pickled.
 
         Example:
             >>> import riesz, torch
@@ -86,7 +88,7 @@ class Attachment(CheckpointedStep):
         """
         if fn is not None and not callable(fn):
             raise TypeError(f"schedule: expected a function of the step or None, got {fn!r}")
-        self._schedule = fn
+        self._schedule = fn.of(self._metric) if isinstance(fn, NeedsMetric) else fn
         if fn is not None:
             # At once: a distributed checkpoint loads only the keys that the optimizer already has.
             group = self.optimizer.param_groups[0]
@@ -114,6 +116,11 @@ class Attachment(CheckpointedStep):
                 "optimizer.step() first"
             )
         return diagnostics.diagnose(self._trace, self._tensor_metric, self._metric, self._control)
+
+    @property
+    def recorded(self) -> Trace | None:
+        """What the last step recorded, still on the device; None if `recording` was off."""
+        return None if self._trace is None or self._trace.products is None else self._trace
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`. Safe to call twice."""

@@ -61,6 +61,10 @@ class Trace:
         places = (index for index, reference in enumerate(self.gradients) if reference() is gradient)
         return any(self.recognises(index, gradient) for index in places)
 
+    def recorded_diagnoses(self) -> list[Diagnosis]:
+        """The diagnoses of a step that was recorded; reading them waits for the device."""
+        return [_diagnosis(t.name, sums) for t, sums in zip(self.targets, self.products or (), strict=True)]
+
     @classmethod
     def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> Trace:
         """The trace of gradients whose memory is known, at the price of a few lists."""
@@ -91,15 +95,19 @@ def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: C
         if isinstance(sums, str):
             notes.append(f"{target.name}: {sums}")
             continue
-        ff, gg, fg = sums.tolist()
-        ratio, cosine = (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0
-        diagnoses.append(Diagnosis(target.name, ratio, cosine))
+        diagnoses.append(_diagnosis(target.name, sums))
     if not diagnoses:
         reasons = "\n".join(notes) or "no parameter had a gradient"
         raise RuntimeError(
             f"diagnostics: the last step cannot be diagnosed; set attachment.recording = True before it\n{reasons}"
         )
     return Diagnoses(diagnoses, tuple(notes))
+
+
+def _diagnosis(name: str, sums: Tensor) -> Diagnosis:
+    ff, gg, fg = sums.tolist()
+    ratio, cosine = (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0
+    return Diagnosis(name, ratio, cosine)
 
 
 def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> Tensor | str:

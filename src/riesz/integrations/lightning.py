@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from riesz.hook.attach import attach
 from riesz.hook.attachment import Attachment
+from riesz.hook.layer_log import LayerLog
 from riesz.hook.plan import NothingToDirectError
+from riesz.hook.schedule import Schedule
 from riesz.metrics import Operator
 
 
@@ -20,6 +23,9 @@ class ChannelDirected(Callback):
 
     Args:
         metric: the inner product, or its text.
+        schedule: the metric by step, for example `riesz.schedule.warmup(1000)`; as in `Attachment.schedule`.
+        log_every: log |g|/|f| and cos(f, g) per layer to the trainer's loggers every so many steps, as `riesz.LayerLog`
+            does; None for never.
         settings: direction, layers, backend, control: as in `riesz.attach`.
 
     Example:
@@ -29,10 +35,16 @@ class ChannelDirected(Callback):
         >>> # lightning.Trainer(callbacks=[callback]).fit(module, data); then callback.attachments[0].report()
     """
 
-    def __init__(self, metric: Operator | str, **settings: Any) -> None:
+    def __init__(
+        self, metric: Operator | str, *, schedule: Schedule | None = None, log_every: int | None = None, **settings: Any
+    ) -> None:
         self.metric = metric
+        self.schedule = schedule
+        self.log_every = log_every
         self.settings = settings
         self.attachments: list[Attachment] = []
+        self._logs: list[LayerLog] = []
+        self._step = 0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._detach()  # a run that was interrupted may have left some behind
@@ -45,6 +57,30 @@ class ChannelDirected(Callback):
                 nothing = error
         if not self.attachments and nothing is not None:
             raise nothing
+        for attachment in self.attachments:
+            # Before Lightning restores a checkpoint, which then sets the step that the schedule continues from.
+            attachment.schedule(self.schedule)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._step = trainer.global_step
+        if self.log_every is not None and trainer.loggers:
+
+            def log(values: Mapping[str, float], step: int) -> None:
+                for logger in trainer.loggers:
+                    logger.log_metrics(dict(values), step)
+
+            self._logs = [LayerLog(attachment, log, self.log_every) for attachment in self.attachments]
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        # While gradients accumulate, no step is taken. Lightning counts from 1, its loggers from 0.
+        if trainer.global_step > self._step:
+            self._step = trainer.global_step
+            for log in self._logs:
+                log(self._step - 1)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for log in self._logs:
+            log.close()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._detach()
@@ -53,5 +89,6 @@ class ChannelDirected(Callback):
         self._detach()
 
     def _detach(self) -> None:
+        self._logs = []
         for attachment in self.attachments:
             attachment.detach()

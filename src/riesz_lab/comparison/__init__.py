@@ -10,10 +10,11 @@ tuning      the best setting of every arm, chosen on held-out scores
 rounds      seeds for all arms: a fixed number, or until a conclusion holds
 margin      the largest difference that does not matter
 outliers    trials far from all others
+entry       `compare` itself: check, tune, run, answer
 answer      the result, and its words in `wording`
 """
 
 from riesz_lab.comparison.answer import Answer
-from riesz_lab.comparison.compare import compare
+from riesz_lab.comparison.entry import compare
 
 __all__ = ["Answer", "compare"]

@@ -41,7 +41,7 @@ def run_own_loop(
         except LabError:
             raise
         except (Exception, SystemExit) as error:
-            reason = f"{type(error).__name__}: {first_line(error)}" if str(error) else type(error).__name__  # type: ignore[arg-type]
+            reason = f"{type(error).__name__}: {first_line(error)}" if str(error) else type(error).__name__
             trial.fail(reason, traceback.format_exc())
             raise LabError(
                 f"{name!r} failed with metric {trial.config.metric}, seed {trial.config.seed}: {reason}. Complete "

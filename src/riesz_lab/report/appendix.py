@@ -65,10 +65,10 @@ def speed(evidence: Evidence) -> Section:
     """The time of a step in these trials, and the benchmarks."""
     rows: list[list[Cell | str]] = []
     for base, methods in evidence.settings.items():
-        medians = {name: statistics.median(times) for name in methods if (times := _step_times(methods[name]))}
+        medians = {name: statistics.median(times) for name in methods if (times := step_times(methods[name]))}
         plain = medians.get(method(base))
         for name, median in medians.items():
-            epochs = number(len(_step_times(methods[name])))
+            epochs = number(len(step_times(methods[name])))
             ratio = number(median / plain if plain else None, ".2f")
             rows.append([scale(base), name, epochs, number(median, ".2f"), ratio])
     figure = FIGURES["speed"].make(evidence)
@@ -94,7 +94,8 @@ def speed(evidence: Evidence) -> Section:
     )
 
 
-def _step_times(trials: list[StoredTrial]) -> list[float]:
+def step_times(trials: list[StoredTrial]) -> list[float]:
+    """Milliseconds of a step, one value per epoch of every trial."""
     times = [row.get("step_ms") for trial in trials for row in trial.timing()]
     return [float(ms) for ms in times if isinstance(ms, int | float) and ms > 0]
 

@@ -63,11 +63,34 @@ def series_around(name: str, x: Points, mean_X: Array, half_X: Array | None, **s
 
 @dataclass(frozen=True)
 class Image:
-    """A matrix shown as an image around zero."""
+    """A matrix shown as an image around zero.
+
+    Attributes:
+        z: the values; NaN leaves a cell blank.
+        rows, columns: labels of the axes.
+        row_names, column_names: of every row and column; their numbers if there are none.
+        texts: what is written in every cell, row by row.
+        hatched: the cells that are hatched.
+        largest: the end of the colour scale; the largest value if None.
+    """
 
     z: Array
     rows: str
     columns: str
+    row_names: Sequence[str] = ()
+    column_names: Sequence[str] = ()
+    texts: Sequence[Sequence[str]] = ()
+    hatched: NDArray[np.bool_] | None = None
+    largest: float | None = None
+
+    @property
+    def end(self) -> float:
+        """The end of the colour scale, above 0."""
+        return self.largest or float(np.nan_to_num(np.abs(self.z)).max(initial=0.0)) or 1.0
+
+    def hatched_cells(self) -> list[tuple[int, int]]:
+        """Row and column of every hatched cell."""
+        return [] if self.hatched is None else [(int(row), int(column)) for row, column in np.argwhere(self.hatched)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +128,7 @@ class Figure:
         name: as in `riesz figure NAME`.
         caption: what is shown, and what bands and bars mean.
         alt: the content in words, for screen readers and text formats.
+        columns: panels side by side in a picture, at most.
     """
 
     name: str
@@ -112,6 +136,7 @@ class Figure:
     caption: str = ""
     alt: str = ""
     panels: Sequence[Panel] = ()
+    columns: int = 3
 
     @property
     def legend(self) -> dict[str, Series]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from riesz_lab.report.figure import Array, Figure, Panel, Series, Values
+from riesz_lab.report.figure import Array, Figure, Image, Panel, Series, Values
 
 FORMATS = ("svg", "png", "pdf")
 STYLES: dict[Any, Any] = {
@@ -23,7 +23,6 @@ STYLES: dict[Any, Any] = {
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "^", "v")
 PANEL_INCHES = (4.0, 3.0)
-MAX_COLUMNS = 3
 
 
 def draw(figure: Figure, kind: str) -> bytes:
@@ -31,7 +30,7 @@ def draw(figure: Figure, kind: str) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
-    columns = min(MAX_COLUMNS, max(1, len(figure.panels)))
+    columns = min(figure.columns, max(1, len(figure.panels)))
     rows = -(-max(1, len(figure.panels)) // columns)
     with mpl.rc_context(STYLES):
         canvas = Canvas(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows), layout="constrained")
@@ -51,10 +50,7 @@ def draw(figure: Figure, kind: str) -> bytes:
 def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
     axis.set_title(textwrap.fill(panel.title, 46), fontsize=9)
     if panel.image is not None:
-        largest = float(np.abs(panel.image.z).max(initial=0.0)) or 1.0
-        shown = axis.imshow(panel.image.z, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
-        canvas.colorbar(shown, ax=axis)
-        axis.set(xlabel=panel.image.columns, ylabel=panel.image.rows)
+        _image(canvas, axis, panel.image)
         return
     bars = [series for series in panel.series if series.kind == "bars"]
     for series in panel.series:
@@ -65,6 +61,29 @@ def _panel(canvas: Any, axis: Any, panel: Panel) -> None:
         else:
             _bars(axis, series, bars)
     (_label_sideways if panel.sideways else _label_axes)(axis, panel)
+
+
+def _image(canvas: Any, axis: Any, image: Image) -> None:
+    from matplotlib.patches import Rectangle
+
+    shown = axis.imshow(image.z, cmap="RdBu_r", vmin=-image.end, vmax=image.end, aspect="auto")
+    canvas.colorbar(shown, ax=axis)
+    axis.set(xlabel=image.columns, ylabel=image.rows)
+    if image.column_names:
+        axis.set_xticks(range(len(image.column_names)), image.column_names)
+    if image.row_names:
+        axis.set_yticks(range(len(image.row_names)), image.row_names)
+    for row, column in image.hatched_cells():
+        corner = (column - 0.5, row - 0.5)
+        axis.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="///", edgecolor="#9aa3ad", linewidth=0))
+    for row, texts in enumerate(image.texts):
+        for column, text in enumerate(texts):
+            strong = abs(image.z[row, column]) > 0.6 * image.end
+            # A ground of its own keeps the text readable on hatching.
+            box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+            hatched = image.hatched is not None and bool(image.hatched[row, column])
+            style = {"bbox": box} if hatched else {"color": "white" if strong else "black"}
+            axis.text(column, row, text, ha="center", va="center", fontsize=7, **style)
 
 
 def _label_axes(axis: Any, panel: Panel) -> None:
@@ -136,7 +155,7 @@ def _legend(canvas: Any, figure: Figure) -> None:
             handles.setdefault(name, handle)
     if len(handles) > 1:
         # About 55 letters fit below a panel; a sample of the line takes eight.
-        columns = int(55 * min(MAX_COLUMNS, len(figure.panels)) // (max(map(len, handles)) + 8))
+        columns = int(55 * min(figure.columns, len(figure.panels)) // (max(map(len, handles)) + 8))
         ncols = min(max(1, columns), len(handles))
         canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=ncols, frameon=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,10 +110,12 @@ def _error_bars(series: Series) -> dict[str, Any]:
 
 
 def _image_plot(panel: Panel, image: Image) -> dict[str, Any]:
+    if image.texts:
+        return _cells_plot(image)
     # As bytes of float32: numbers as text would take four times the space.
     values = np.ascontiguousarray(image.z, dtype="<f4")
     shape = f"{values.shape[0]}, {values.shape[1]}"
-    largest = float(f"{float(np.abs(values).max(initial=0.0)) or 1.0:.5g}")
+    largest = float(f"{image.end:.5g}")
     trace = {
         "type": "heatmap",
         "z": {"dtype": "f4", "bdata": base64.b64encode(values.tobytes()).decode(), "shape": shape},
@@ -126,6 +129,61 @@ def _image_plot(panel: Panel, image: Image) -> dict[str, Any]:
         "yaxis": {"title": {"text": _text(image.rows)}, "showgrid": False, "autorange": "reversed"},
     }
     return {"data": [trace], "layout": layout}
+
+
+HATCHES = 3
+"""Lines across a hatched cell."""
+
+
+def _cells_plot(image: Image) -> dict[str, Any]:
+    """A few cells with names, texts and hatching."""
+    largest = float(f"{image.end:.5g}")
+    hover = (
+        f"{_text(image.rows)} %{{customdata[0]}}, {_text(image.columns)} %{{customdata[1]}}: %{{text}}<extra></extra>"
+    )
+    names = [[[_text(row), _text(column)] for column in image.column_names] for row in image.row_names]
+    trace = {
+        "type": "heatmap",
+        "z": [_numbers(row) for row in image.z.tolist()],
+        "text": [[_text(text).replace("\n", "<br>") for text in row] for row in image.texts],
+        "texttemplate": "%{text}",
+        "customdata": names,
+        "zmin": -largest,
+        "zmax": largest,
+        "xgap": 2,
+        "ygap": 2,
+        "colorbar": {"thickness": 10, "len": 0.9, "outlinewidth": 0},
+        "hovertemplate": hover,
+    }
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": _text(image.columns)}, "showgrid": False, **_ticks(image.column_names)},
+        "yaxis": {
+            "title": {"text": _text(image.rows)},
+            "showgrid": False,
+            "autorange": "reversed",
+            **_ticks(image.row_names),
+        },
+    }
+    # Heat maps of plotly have no pattern: the lines are a shape of their own.
+    if path := "".join(_hatching(row, column) for row, column in image.hatched_cells()):
+        layout["shapes"] = [{"type": "path", "path": path, "line": {"width": 1}, "opacity": 0.6}]
+    return {"data": [trace], "layout": layout}
+
+
+def _ticks(names: Sequence[str]) -> dict[str, Any]:
+    return {"tickvals": list(range(len(names))), "ticktext": [_text(name) for name in names], "zeroline": False}
+
+
+def _hatching(row: int, column: int) -> str:
+    """Diagonal lines across a cell of side 1, as the path of a shape."""
+    lines = []
+    for index in range(1, 2 * HATCHES):
+        # From the left or lower edge to the upper or right one; `cut` runs over the diagonals.
+        cut = 2 * index / (2 * HATCHES)
+        start, end = (max(0.0, cut - 1), min(1.0, cut)), (min(1.0, cut), max(0.0, cut - 1))
+        (x0, y0), (x1, y1) = ((column - 0.5 + x, row - 0.5 + y) for x, y in (start, end))
+        lines.append(f"M{x0:.3f},{y0:.3f}L{x1:.3f},{y1:.3f}")
+    return "".join(lines)
 
 
 def _x(series: Series) -> list[Any]:

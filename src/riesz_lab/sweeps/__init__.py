@@ -7,12 +7,12 @@ state is in the trials' directories: a sweep can be stopped, killed, and run aga
 from collections.abc import Callable
 
 from riesz_lab.errors import ConfigError, unknown
-from riesz_lab.sweeps import mini, paper
+from riesz_lab.sweeps import mini, paper, regimes
 from riesz_lab.sweeps.definition import Arm, Sweep
 from riesz_lab.sweeps.results import Row, Table, results
 from riesz_lab.utils.importing import load_object
 
-SWEEPS: dict[str, Callable[[], Sweep]] = {**paper.SWEEPS, **mini.SWEEPS}
+SWEEPS: dict[str, Callable[[], Sweep]] = {**paper.SWEEPS, **mini.SWEEPS, **regimes.SWEEPS}
 
 
 def sweep(name: str) -> Sweep:

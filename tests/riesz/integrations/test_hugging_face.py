@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import accelerate
 import pytest
 import torch
@@ -111,3 +113,69 @@ def test_attaching_to_accelerates_wrapper_itself_names_the_inner_one():
     wrapped = accelerator.prepare(torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(TypeError, match="AcceleratedOptimizer wraps another optimizer"):
         riesz.attach(wrapped, model, metric=METRIC)
+
+
+def test_a_schedule_continues_from_the_trainers_checkpoint(tmp_path):
+    def trained(checkpoint=None):
+        model = Classifier()
+        arguments = transformers.TrainingArguments(
+            output_dir=str(tmp_path),
+            num_train_epochs=2,
+            per_device_train_batch_size=4,
+            lr_scheduler_type="constant",
+            report_to=[],
+            save_strategy="epoch",
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        callback = ChannelDirected(METRIC, schedule=riesz.schedule.warmup(9))
+        trainer = InOrder(model, arguments, train_dataset=rows(), optimizers=(optimizer, None), callbacks=[callback])
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return model
+
+    whole = trained()
+    resumed = trained(str(tmp_path / "checkpoint-6"))
+    assert difference(whole, resumed) == 0
+    assert difference(whole, by_hand()) > 1e-4
+
+
+class CsvReport(transformers.TrainerCallback):
+    """What a trainer reports, in a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        with self.path.open("a", newline="") as file:
+            csv.writer(file).writerows((state.global_step, name, value) for name, value in logs.items())
+
+
+def test_layers_are_logged_to_all_that_the_trainer_reports_to(tmp_path, capsys):
+    model = Classifier()
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path),
+        num_train_epochs=2,
+        per_device_train_batch_size=4,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    report = CsvReport(tmp_path / "log.csv")
+    trainer = InOrder(model, arguments, train_dataset=rows(), optimizers=(optimizer, None), callbacks=[report])
+    trainer.add_callback(ChannelDirected(riesz.ReweightedL2(), log_every=5, trainer=trainer))
+    trainer.train()
+    with report.path.open() as file:
+        ours = {(int(step), name): float(value) for step, name, value in csv.reader(file) if "riesz" in name}
+    assert {step for step, _ in ours} == {1, 5, 10}
+    assert all(1 <= ours[step, "riesz/ratio/net.0.weight"] <= 2 for step in (1, 5, 10))
+    kept = {row["step"] for row in trainer.state.log_history if "riesz/cosine/net.3.weight" in row}
+    assert kept == {1, 5, 10}
+    assert "riesz" not in capsys.readouterr().out
+
+
+def test_logging_without_a_trainer_is_refused():
+    with pytest.raises(ValueError, match="log_every: expected the trainer to log to"):
+        ChannelDirected(METRIC, log_every=5)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+
 import lightning
 import pytest
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -131,3 +135,52 @@ def test_the_callback_detaches_when_fitting_ends(tmp_path):
     module.net[0].weight.grad = torch.ones_like(module.net[0].weight)
     optimizer.step()
     assert (module.net[0].weight.grad == 1).all()
+
+
+def test_a_schedule_continues_from_lightnings_checkpoint(tmp_path):
+    def trained(checkpoint=None):
+        module, callback = Module(), ChannelDirected(METRIC, schedule=riesz.schedule.warmup(9))
+        trainer = lightning.Trainer(
+            accelerator="cpu",
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            max_epochs=2,
+            callbacks=[callback, ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)],
+        )
+        trainer.fit(module, DataLoader(dataset(), batch_size=4), ckpt_path=checkpoint)
+        return module
+
+    whole = trained()
+    saved = torch.load(tmp_path / "epoch=0.ckpt", weights_only=False)["optimizer_states"][0]["param_groups"][0]
+    assert (saved["riesz_step"], riesz.metric(saved["riesz_scheduled"]).scale) == (6, 5 / 9)
+    resumed = trained(tmp_path / "epoch=0.ckpt")
+    assert all(map(torch.equal, whole.parameters(), resumed.parameters()))
+    assert not all(map(torch.equal, whole.net.parameters(), by_hand().parameters()))
+
+
+def test_layers_are_logged_to_the_trainers_csv(tmp_path):
+    module, callback = Module(), ChannelDirected(riesz.ReweightedL2(), log_every=4)
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        logger=CSVLogger(tmp_path, name="", version="", flush_logs_every_n_steps=1),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accumulate_grad_batches=2,
+        max_epochs=3,
+        callbacks=[callback],
+    )
+    trainer.fit(module, DataLoader(dataset(), batch_size=4))
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["riesz/ratio/net.0.weight"]]
+    assert [int(row["step"]) for row in rows] == [0, 4, 8]  # 9 steps of 18 batches
+    for row in rows:
+        assert 1 <= float(row["riesz/ratio/net.3.weight"]) <= 2
+        assert 0 < float(row["riesz/cosine/net.3.weight"]) <= 1 + 1e-6
+
+
+def test_without_a_logger_nothing_is_recorded(tmp_path):
+    callback = ChannelDirected(METRIC, log_every=1)
+    fit(Module(), callback, tmp_path, max_steps=2)
+    assert callback.attachments[0].recording is False

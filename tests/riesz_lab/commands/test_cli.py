@@ -232,9 +232,9 @@ def test_demo_prints_a_table_and_where_it_is_stored(riesz, monkeypatch, tmp_path
     monkeypatch.setattr(demo, "recipe", lambda name: small)
     status, out, _ = riesz("demo", "--seeds", "3")
     assert status == 0
-    assert "9 trials: 3 methods, 3 seeds each" in out
-    assert all(method in out for method in demo.METRICS)
+    assert "9 trials: 3 methods, 3 seeds each; 0 stored before" in out
+    assert all(method in out for method in ("SGD", *demo.METRICS))
     assert "3 pairs" in out
     assert f"Stored: {tmp_path / 'runs' / 'demo'}" in out
     assert "<h1>The demo of riesz</h1>" in (tmp_path / "runs" / "demo" / "report.html").read_text()
-    assert "(stored before)" in riesz("demo", "--seeds", "1")[1]
+    assert "3 trials: 3 methods, 1 seeds each; 3 stored before" in riesz("demo", "--seeds", "1")[1]

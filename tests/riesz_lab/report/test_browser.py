@@ -51,16 +51,28 @@ def chromium():
 
 
 @pytest.fixture(scope="module")
-def demo_page(tmp_path_factory):
-    """The report of a demo that is shorter than the real one; RIESZ_DEMO_REPORT may name the real one's."""
-    if given := os.environ.get("RIESZ_DEMO_REPORT"):
-        return Path(given).resolve()
+def demo_runs(tmp_path_factory):
+    """The trials of a demo that is shorter than the real one."""
     runs = tmp_path_factory.mktemp("demo")
     small = replace(recipes.recipe("demo"), train_limit=150, test_limit=100)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "recipe", lambda name: small)
         demo.demo(seeds=3, runs=runs, progress="none")
-    return runs / "demo" / "report.html"
+    return runs / "demo"
+
+
+@pytest.fixture(scope="module")
+def answer_page(demo_runs):
+    """The demo's own page; RIESZ_DEMO_REPORT may name that of the real one."""
+    return Path(os.environ.get("RIESZ_DEMO_REPORT", demo_runs / "report.html")).resolve()
+
+
+@pytest.fixture(scope="module")
+def demo_page(demo_runs):
+    """The full report of the demo's trials."""
+    file = demo_runs / "full.html"
+    file.write_text(page.html(report.build(report.read(demo_runs), demo_runs)), encoding="utf-8")
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +88,28 @@ def test_the_first_key_skips_to_the_content(visit):
     assert visit.page.evaluate("document.activeElement.id") == "main"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("device", "width", "height"), [("desktop", 1280, 900), ("phone", 390, 844)])
-def test_page_fits_and_is_quiet(chromium, demo_page, device, width, height, scheme, tmp_path):
-    visit = Visit(chromium, demo_page, width=width, height=height, scheme=scheme)
+def test_the_first_screen_of_the_demo_is_its_answer(chromium, answer_page, device, width, height, tmp_path):
+    visit = Visit(chromium, answer_page, width=width, height=height)
     visit.draw_all()
     folder = Path(os.environ.get("RIESZ_SCREENSHOTS", tmp_path))
-    visit.page.screenshot(path=folder / f"report-{device}-{scheme}.png", full_page=True)
+    visit.page.screenshot(path=folder / f"answer-{device}.png")
+    bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
+    assert visit.page.evaluate(bottom.format("#answer .findings")) < height
+    assert visit.page.evaluate(bottom.format("#figure-pairs .plot")) < height
+    visit.assert_quiet()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["report", "answer"])
+@pytest.mark.parametrize(("device", "width", "height"), [("desktop", 1280, 900), ("phone", 390, 844)])
+def test_page_fits_and_is_quiet(chromium, demo_page, answer_page, kind, device, width, height, scheme, tmp_path):
+    visit = Visit(
+        chromium, {"report": demo_page, "answer": answer_page}[kind], width=width, height=height, scheme=scheme
+    )
+    visit.draw_all()
+    folder = Path(os.environ.get("RIESZ_SCREENSHOTS", tmp_path))
+    visit.page.screenshot(path=folder / f"{kind}-{device}-{scheme}.png", full_page=True)
     # Nothing is wider than the screen: wide tables scroll in boxes of their own.
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     ground = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")

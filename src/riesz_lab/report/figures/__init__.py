@@ -12,6 +12,7 @@ from riesz_lab.report.figures.differences import controls, directions, overview
 from riesz_lab.report.figures.histogram import histogram
 from riesz_lab.report.figures.kernels import kernels
 from riesz_lab.report.figures.lambda_sweep import lambda_sweep
+from riesz_lab.report.figures.regimes import regimes
 from riesz_lab.report.figures.regularity import regularity
 from riesz_lab.report.figures.spectra import spectra
 from riesz_lab.report.figures.speed import speed
@@ -73,6 +74,11 @@ FIGURES: dict[str, Entry] = {
     "overview": Entry(overview, "all comparisons at a glance", "a method and its baseline with seeds in common"),
     "controls": Entry(
         controls, "controls: norm kept, channels permuted", "riesz sweep controls-mini, or riesz compare --controls"
+    ),
+    "regimes": Entry(
+        regimes,
+        "batch size and learning rate: where a metric helps",
+        "riesz sweep regimes-mini, or riesz sweep regimes",
     ),
     "spectra": Entry(spectra, "update spectra over epochs", "trials of this version: riesz demo"),
     "speed": Entry(speed, "time to direct all gradients of a network", "benchmark results: make bench"),

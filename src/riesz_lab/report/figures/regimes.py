@@ -1,0 +1,184 @@
+"""The regime map: difference to the plain optimizer by batch size and learning rate.
+
+Two questions of one set of trials: against the plain optimizer in the same cell, which a longer step alone may answer,
+and against the plain optimizer at its best rate for that batch size, which it cannot.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import riesz
+from riesz_lab.config import Config
+from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.figure import Figure, Image, Panel
+from riesz_lab.report.labels import dataset, network
+from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.sweeps import Row, Table
+
+CLAIMS = ("better", "worse", "no difference", "identical")
+"""Verdicts that state something about a cell; the others are hatched."""
+
+Cell = tuple[int, float]
+"""Batch size and learning rate."""
+
+
+@dataclass(frozen=True)
+class RegimeMap:
+    """The comparisons of one method, by cell."""
+
+    method: str
+    against: str
+    comparisons: Mapping[Cell, Comparison]
+
+    @property
+    def sizes(self) -> list[int]:
+        return sorted({size for size, _ in self.comparisons})
+
+    @property
+    def rates(self) -> list[float]:
+        return sorted({rate for _, rate in self.comparisons})
+
+
+def regimes(evidence: Evidence) -> Figure | None:
+    tables = evidence.tables_of("regimes")
+    maps = [(table, one) for table in tables for one in regime_maps(table)]
+    if not maps:
+        return None
+    settings = "; ".join(dict.fromkeys(_setting(table) for table, _ in maps))
+    return Figure(
+        name="regimes",
+        title="Where a metric helps: batch size and learning rate",
+        caption="Mean difference in test score over pairs of trials with equal seeds: to the plain optimizer in the"
+        " same cell, and to the plain optimizer at its best rate for that batch size. That rate is chosen by the mean"
+        " of the same test scores, which favours the plain optimizer. Red: the method is better. Hatched: no claim,"
+        f" after Holm's correction over all cells of a kind. {settings}.",
+        alt=" ".join(_describe(one) for _, one in maps),
+        panels=[_panel(table, one, maps) for table, one in maps],
+        columns=2,
+    )
+
+
+def regime_maps(table: Table) -> list[RegimeMap]:
+    """Two maps per method; claims are corrected for all cells and methods of a kind."""
+    plain: dict[Cell, Row] = {}
+    directed: dict[str, dict[Cell, Row]] = {}
+    for row in table.rows.values():
+        if not row.trials:
+            continue
+        cell = (row.arm.config.batch_size, row.arm.config.lr)
+        if row.arm.config.metric == "identity":
+            plain[cell] = row
+        else:
+            directed.setdefault(_name(row.arm.config), {})[cell] = row
+    best = {size: _best(table, plain, size) for size in {size for size, _ in plain}}
+    same = {(name, cell): row.comparison for name, rows in directed.items() for cell, row in rows.items()}
+    to_best = {
+        (name, cell): paired(
+            plain[cell[0], rate].scores,
+            row.scores,
+            margin=table.sweep.margin,
+            higher_is_better=_higher_is_better(table),
+            percent=table.percent,
+            collapsed=table.sweep.collapsed,
+        )
+        for name, rows in directed.items()
+        for cell, row in rows.items()
+        if (rate := best.get(cell[0])) is not None
+    }
+    # Cells that are not run yet count too, as they do for the comparisons of the table.
+    corrected = holm(to_best, max(table.sweep.family, len(table.comparisons)))
+    maps = []
+    for name in directed:
+        for against, comparisons in (("SGD in the same cell", same), ("SGD at its best rate", corrected)):
+            mine = {cell: one for (method, cell), one in comparisons.items() if method == name and one is not None}
+            if any(one.n for one in mine.values()):
+                maps.append(RegimeMap(name, against, mine))
+    return maps
+
+
+def _best(table: Table, plain: Mapping[Cell, Row], size: int) -> float | None:
+    """The rate at which the plain optimizer scores best for a batch size; a rate with a failed trial does not count."""
+    means = {}
+    for (batch, rate), row in plain.items():
+        scores = [score for score in row.scores.values() if score is not None]
+        if batch == size and scores and len(scores) == len(row.scores):
+            means[rate] = statistics.fmean(scores)
+    if not means:
+        return None
+    return (max if _higher_is_better(table) else min)(means, key=lambda rate: means[rate])
+
+
+def _higher_is_better(table: Table) -> bool:
+    return next((one.higher_is_better for one in table.comparisons.values()), True)
+
+
+def _panel(table: Table, one: RegimeMap, maps: Sequence[tuple[Table, RegimeMap]]) -> Panel:
+    times = 100.0 if table.percent else 1.0
+    shape = (len(one.sizes), len(one.rates))
+    z, hatched = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    texts = [[""] * shape[1] for _ in one.sizes]
+    for (size, rate), comparison in one.comparisons.items():
+        row, column = one.sizes.index(size), one.rates.index(rate)
+        if comparison.n:
+            z[row, column] = times * comparison.difference
+        texts[row][column] = _text(comparison, times)
+        hatched[row, column] = comparison.verdict not in CLAIMS
+    return Panel(
+        title=f"{one.method} against {one.against}",
+        image=Image(
+            z=z,
+            rows="batch size",
+            columns="learning rate",
+            row_names=[str(size) for size in one.sizes],
+            column_names=[f"{rate:g}" for rate in one.rates],
+            texts=texts,
+            hatched=hatched,
+            largest=_end(table, one.against, maps),
+        ),
+    )
+
+
+def _end(table: Table, against: str, maps: Sequence[tuple[Table, RegimeMap]]) -> float | None:
+    """One scale for all methods: a single collapsed cell must not leave the others without colour."""
+    times = 100.0 if table.percent else 1.0
+    sizes = sorted(
+        abs(times * one.difference)
+        for other, regime_map in maps
+        for one in regime_map.comparisons.values()
+        if other is table and regime_map.against == against and one.n
+    )
+    return 2 * statistics.median(sizes) or None if sizes else None
+
+
+def _text(comparison: Comparison, times: float) -> str:
+    if comparison.n == 0:
+        return "failed" if comparison.trials else "not run"
+    text = f"{times * comparison.difference:+.2f}"
+    if comparison.interval is not None:
+        text += f"\n±{times * (comparison.interval[1] - comparison.interval[0]) / 2:.2f}"
+    base, method = comparison.collapsed
+    return text + (f"\nfailed {method}, SGD {base}" if base or method else "")
+
+
+def _describe(one: RegimeMap) -> str:
+    verdicts = [comparison.verdict for comparison in one.comparisons.values()]
+    return (
+        f"{one.method} against {one.against}: better in {verdicts.count('better')} of {len(verdicts)} cells, worse in"
+        f" {verdicts.count('worse')}, no difference in {verdicts.count('no difference')}."
+    )
+
+
+def _name(config: Config) -> str:
+    return type(riesz.metric(config.metric)).__name__
+
+
+def _setting(table: Table) -> str:
+    config = table.sweep.arms[0].config
+    images = "" if config.train_limit is None else f", {config.train_limit:,} training images"
+    trials = max(len(row.trials) for row in table.rows.values())
+    return f"{dataset(config)}, {network(config.model)}, {config.epochs} epochs{images}, up to {trials} seeds per cell"

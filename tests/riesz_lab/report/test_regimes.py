@@ -1,0 +1,94 @@
+"""The regime map: what a cell is compared with, what is hatched, and that both drawers draw it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from riesz_lab.report import picture, plotting, report
+from riesz_lab.report.figure import Figure, Image, Panel
+from riesz_lab.report.figures.regimes import regime_maps, regimes
+from riesz_lab.sweeps import sweep
+from stored import change, store_trial
+
+SHIFT = {0: 0.0, 1: 0.004, 2: -0.004}
+"""Chance, the same for every arm of a seed."""
+SPREAD = {0: 0.0001, 1: -0.0001, 2: 0.0}
+"""Chance of the directed arms alone."""
+
+
+def scores(config):
+    """SGD is best at 0.03; the metric gains as much at 0.01 as SGD does by the larger rate, and nothing beyond."""
+    plain = {0.003: 0.80, 0.01: 0.85, 0.03: 0.90, 0.1: 0.70}
+    score = plain[config.lr] + SHIFT[config.seed]
+    if config.metric != "identity":
+        score += {0.003: 0.0, 0.01: 0.05, 0.03: 0.0, 0.1: 0.02}[config.lr] + SPREAD[config.seed]
+    return score
+
+
+@pytest.fixture
+def evidence(tmp_path):
+    chosen = sweep("regimes-mini").with_trials(3).only(["b8 "])
+    for config in chosen.all_configs():
+        path = store_trial(tmp_path, config, epochs=1, score=scores(config))
+        if config.metric != "identity" and config.lr == 0.1 and config.seed < 3:
+            change(path, "result.json", status="diverged", last=None)
+    return report.read(tmp_path)
+
+
+def test_a_gain_that_a_larger_rate_gives_too_is_none_against_the_best_rate(evidence):
+    same, to_best = regime_maps(evidence.tables_of("regimes")[0])[:2]
+    assert (same.against, to_best.against) == ("SGD in the same cell", "SGD at its best rate")
+    assert same.comparisons[8, 0.01].difference == pytest.approx(0.05)
+    assert same.comparisons[8, 0.01].verdict == "better"
+    assert to_best.comparisons[8, 0.01].difference == pytest.approx(0.0, abs=1e-9)
+    assert to_best.comparisons[8, 0.01].verdict == "no difference"
+    assert to_best.comparisons[8, 0.003].verdict == "worse"
+
+
+def test_claims_are_corrected_for_all_cells_of_a_kind(evidence):
+    same, to_best = regime_maps(evidence.tables_of("regimes")[0])[:2]
+    assert to_best.comparisons[8, 0.01].family == same.comparisons[8, 0.01].family == 24  # those not run count too
+
+
+def test_cells_without_a_claim_are_hatched_and_failed_ones_named(evidence):
+    figure = regimes(evidence)
+    assert figure is not None
+    image = figure.panels[0].image
+    assert image.column_names == ["0.003", "0.01", "0.03", "0.1"]
+    assert image.row_names == ["8"]
+    assert image.hatched.tolist() == [[False, False, False, True]]
+    assert image.texts[0][1].startswith("+5.00\n±")
+    assert image.texts[0][3] == "failed"
+    assert np.isnan(image.z[0, 3])
+    assert "better in 1 of 4 cells" in figure.alt
+
+
+def test_both_drawers_write_the_texts_and_hatch_the_cells(evidence):
+    figure = regimes(evidence)
+    plot = plotting.plot(figure.panels[0])
+    json.dumps(plot, allow_nan=False)
+    assert plot["data"][0]["text"][0][3] == "failed"
+    assert plot["data"][0]["z"][0][3] is None
+    assert plot["layout"]["shapes"][0]["path"].count("M") == 5  # five lines across one cell
+    drawn = picture.draw(figure, "svg").decode()
+    assert "+5.00" in drawn
+    assert "failed" in drawn
+    assert "<pattern" in drawn
+
+
+def test_hatching_stays_inside_its_cell():
+    image = Image(np.zeros((2, 2)), "a", "b", ("0", "1"), ("0", "1"), (("", ""), ("", "x")), np.array([[0, 0], [0, 1]]))
+    path = plotting.plot(Panel(image=image))["layout"]["shapes"][0]["path"]
+    points = [tuple(map(float, point.split(","))) for line in path.split("M")[1:] for point in line.split("L")]
+    assert all(0.5 <= x <= 1.5 and 0.5 <= y <= 1.5 for x, y in points)
+
+
+def test_texts_of_cells_cannot_become_markup():
+    image = Image(np.ones((1, 1)), "a", "b", ("<b>",), ("0",), (("<img src=x>",),))
+    text = json.dumps(plotting.plot(Panel(image=image)))
+    assert "<img" not in text
+    assert "<b>" not in text
+    assert picture.draw(Figure(name="a", title="", panels=[Panel(image=image)]), "svg")
