@@ -128,6 +128,8 @@ def _run(options: dict[str, Any], command: list[str]) -> None:
     # Trials of the function as it was before it was changed lie there too.
     wanted = {config.id for config in answer.sweep.all_configs()}
     evidence.store.trials = [trial for trial in evidence.store.trials if trial.config.id in wanted]
+    # Arms may differ in their settings, which the report would not put into one table by itself.
+    evidence.tables = [answer]
     title = f"{function}: with and without"
     if answer.verdicts is None:
         write(output, content(kind, evidence, output, title))

@@ -225,3 +225,23 @@ def test_the_command_answers_first(tmp_path, monkeypatch, capsys):
     for text in (out, page):
         assert "p, Holm" not in text
         assert "paired t" not in text
+
+
+TUNED = (
+    SCRIPT.replace('    print("trained")\n', "")
+    .replace("return model.weight.sum()", 'return {"score": model.weight.sum(), "held_out": -lr if attached else lr}')
+    .replace("    attach(", "    attached = 'Plain' in repr(attach(")
+    .replace("lr=lr), model)", "lr=lr), model))")
+)
+
+
+def test_arms_at_their_own_rates_are_compared_on_the_page_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TUNED)
+    command = ["compare", "mine.py:train", "--metrics", "sobolev-tilde", "--set", "lr=0.1,0.2", "--tune", "lr"]
+    assert cli.main([*command, "--tune-seeds", "1", "--seeds", "3", "-o", "r.md"]) == 0
+    out = capsys.readouterr().out
+    assert "Best: plain lr=" in out
+    page = (tmp_path / "r.md").read_text()
+    assert "identical in all 3 pairs" in page
+    assert "1 comparisons of a method with its baseline" in page
