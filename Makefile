@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 .PHONY: demo test test-all lint errors pictures clean
 
 demo: $(INSTALLED)
-	@echo "The demo: 48 short trials on every core, then the answer and its page; three minutes at most on two cores."
+	@echo "The demo: 24 short trials, one per core at a time, then the answer and its page; three minutes at most on two cores."
 	@$(BIN)/riesz demo
 
 # Two processes: whole files go to either.
