@@ -10,7 +10,8 @@ from riesz_lab.statistics import Comparison, paired
 from riesz_lab.sweeps import Table
 
 FAR = 8.0
-"""Robust standard deviations from the median of its arm. Of normal scores, one in 10^15 is as far."""
+"""Robust standard deviations from the median of its arm. With normal scores of independent arms (simulated), a trial
+is named in 2% of comparisons of 2 or 3 arms with 5 seeds, and in 10% of those of 2 arms with 3 seeds."""
 LEAST_TRIALS = 6
 """Of all arms together: fewer do not show what is usual."""
 
