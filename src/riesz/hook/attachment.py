@@ -43,7 +43,7 @@ class Attachment(CheckpointedStep):
 
     @property
     def metric(self) -> Operator:
-        """The metric in force. Assign another (or its text) at any time: changing its numbers recompiles nothing."""
+        """The metric in force. Assign another, or its text, at any time; changing its numbers recompiles nothing."""
         return self._metric
 
     @metric.setter
