@@ -48,7 +48,7 @@ def test_nothing_is_stale_when_a_gradient_is_replaced(change, guard):
 def test_the_fast_path_does_not_let_a_parameter_through(guard):
     f = torch.randn(12, 3)
     riesz.precondition_([f.clone()], METRIC)
-    with pytest.raises(TypeError, match="got an nn.Parameter, a weight"):
+    with pytest.raises(TypeError, match=r"got an nn\.Parameter, a weight"):
         riesz.precondition_([torch.nn.Parameter(f)], METRIC)
 
 
