@@ -29,7 +29,6 @@ CHANGES = {
     "channels last": lambda f: f.to(memory_format=torch.channels_last),
     "strided": lambda f: torch.stack([f, f], -1)[..., 0],
     "transposed": lambda f: f.clone().transpose(0, 1),
-    "a parameter": lambda f: torch.nn.Parameter(f.clone()),
     "negative": lambda f: torch._neg_view(-f),
 }
 
@@ -44,6 +43,13 @@ def test_nothing_is_stale_when_a_gradient_is_replaced(change, guard):
         riesz.precondition_([changed, second := other.clone()], METRIC)
         assert relative_error(changed.detach(), wanted) <= 5e-6
         assert relative_error(second, expected(other, METRIC)) <= 5e-6
+
+
+def test_the_fast_path_does_not_let_a_parameter_through(guard):
+    f = torch.randn(12, 3)
+    riesz.precondition_([f.clone()], METRIC)
+    with pytest.raises(TypeError, match=r"got an nn\.Parameter, a weight"):
+        riesz.precondition_([torch.nn.Parameter(f)], METRIC)
 
 
 def test_a_fast_path_is_used_and_dropped_when_a_better_backend_appears(monkeypatch, guard):

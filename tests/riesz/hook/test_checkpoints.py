@@ -176,7 +176,7 @@ def test_a_bad_setting_in_a_group_is_named_with_its_group():
     model = network()
     for settings, words in (
         ({"riesz_metric": "sobolef"}, "param group 0: metric: expected one of"),
-        ({"riesz_metric": 3}, "param group 0: metric: expected a riesz metric such as"),
+        ({"riesz_metric": 3}, "param group 0: metric: expected a riesz metric"),
         ({"riesz_direction": "up"}, "param group 0: direction: expected one of"),
         ({"riesz_metrik": "sobolev"}, "or 'riesz_direction', got 'riesz_metrik'"),
     ):
@@ -242,7 +242,8 @@ def test_a_bad_schedule_is_refused():
     for bad, words in (
         ({"sigma": 1.0}, "(blend, lam, riemann, scale), got 'sigma'"),
         ({"lam": -1.0}, "SobolevTilde: expected lam > 0"),
-        (3, "schedule: expected a metric, a dict of its numbers or None from fn(0), got 3"),
+        ("sobolef", "got 'sobolef'; did you mean 'sobolev'?"),
+        (0.5, "schedule: expected a metric, its text, a dict of its numbers or None from fn(0), got 0.5"),
     ):
         attachment.schedule(lambda step, bad=bad: bad)
         with pytest.raises((TypeError, ValueError)) as caught:

@@ -84,8 +84,7 @@ def ranks_that_run_out_of_batches_join(rank: int, world: int) -> int:
 
 def a_rank_whose_share_has_nothing_to_direct_goes_on(rank: int, world: int) -> float:
     """ZeroRedundancyOptimizer shares parameters out; only nothing on any rank is an error."""
-    # Here, since importing it warns of what torch itself uses.
-    from torch.distributed.optim import ZeroRedundancyOptimizer
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # warns of its own use of torch.jit
 
     def build() -> nn.Module:
         torch.manual_seed(0)
