@@ -64,7 +64,9 @@ def test_matches_the_reference(backend, dtype, largest_errors):
         error = relative_error(got, wanted)
         largest_errors[backend, type(metric).__name__, str(dtype)[6:]].append(error)
         assert got.stride() == strides
-        assert error <= TOLERANCE[dtype]
+        # Below the normal range of float16 a single rounding is half of its smallest step, however small the result is.
+        step = 2.0**-25 / float(wanted.abs().max()) if dtype == torch.float16 and wanted.abs().max() > 0 else 0.0
+        assert error <= TOLERANCE[dtype] + step
 
     check()
 

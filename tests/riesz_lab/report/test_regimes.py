@@ -10,6 +10,7 @@ import pytest
 from riesz_lab.report import picture, plotting, report
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.figures.regimes import regime_maps, regimes
+from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import sweep
 from stored import change, store_trial
 
@@ -33,6 +34,7 @@ def evidence(tmp_path):
     chosen = sweep("regimes-mini").with_trials(3).only(["b8 "])
     for config in chosen.all_configs():
         path = store_trial(tmp_path, config, epochs=1, score=scores(config))
+        Trial(tmp_path, config).add_sweep(chosen.name, chosen.comparisons)
         if config.metric != "identity" and config.lr == 0.1 and config.seed < 3:
             change(path, "result.json", status="diverged", last=None)
     return report.read(tmp_path)

@@ -237,7 +237,7 @@ def test_rates_are_tuned_first_and_the_table_says_so(tmp_path, riesz, monkeypatc
     stored = Store(tmp_path / "runs").trials
     assert sorted((t.config.hold_out, t.config.seed) for t in stored) == [(0, 0)] * 2 + [(20, 1000)] * 4
     status, again, _ = riesz(*command, "--table")
-    assert again.strip() == out[out.index("arm ") :].strip()
+    assert again.strip() == out[out.index("method ") :].strip()
 
 
 def test_the_live_table_shows_every_arm(tmp_path):
