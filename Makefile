@@ -73,6 +73,7 @@ bench: $(BENCH)
 	$(TIMED) benchmarks.hook
 	$(TIMED) benchmarks.scaling
 	$(TIMED) benchmarks.sharding
+	$(TIMED) benchmarks.sharded_steps
 	$(TIMED) benchmarks.throughput
 	$(TIMED) benchmarks.report
 

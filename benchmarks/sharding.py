@@ -3,9 +3,6 @@
     python -m benchmarks.sharding traffic    ResNet-56 under FSDP2 on 2 and 4 ranks: collectives and bytes, by kind
     python -m benchmarks.sharding memory     the same on 2 ranks: optimizer state and peak memory, attached and not
     python -m benchmarks.sharding model      bytes by the cost model on 8 to 1,024 ranks, against torch's fake group
-    python -m benchmarks.sharding steps      the time of a step on 2 and 4 ranks, attached and not, in turns
-    python -m benchmarks.sharding profile    what an attached step on 2 ranks spends its time on
-    python -m benchmarks.sharding planning   time to prepare and to step in the Python of one rank, on a fake group
 
 What is counted is what arrives at a rank; for an all-reduce, what arrives in a ring of ranks.
 """
@@ -105,7 +102,7 @@ def model() -> None:
         for ranks in (8, 32, 128, 256, 1024):
             dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
             mesh = init_device_mesh("cpu", (ranks,))
-            grads = [_shard(shape, mesh, ranks) for shape in shapes]
+            grads = [shard(shape, mesh, ranks) for shape in shapes]
             for kind in ("ReweightedL2", "SobolevTilde"):
                 strategy, expected = modelled(shapes, METRICS[kind], ranks)
                 with Traffic() as traffic:
@@ -118,7 +115,7 @@ def model() -> None:
             dist.destroy_process_group()
 
 
-def _shard(shape: Shape, mesh: Any, ranks: int) -> DTensor:
+def shard(shape: Shape, mesh: Any, ranks: int) -> DTensor:
     height = min(-(-shape[0] // ranks), shape[0])
     local = torch.zeros(height, *shape[1:])
     whole = torch.empty(shape, device="meta")
@@ -238,146 +235,6 @@ def _peak(work: Callable[[], None]) -> int:
     return most[0]
 
 
-# -- the time of a step ----------------------------------------------------------------------------------------------
-
-STEPS, WARM_UP = 100, 5
-TIMED = {"Identity": riesz.Identity(scale=0.5), **METRICS, "Centralization": riesz.Centralization()}
-
-
-def convs(shapes: list[Shape]) -> nn.Module:
-    """Nothing but the parameters of a network: convolutions, each with batch normalisation, and a classifier."""
-    layers: list[nn.Module] = []
-    for outputs, inputs, height, width in shapes:
-        layers += [nn.Conv2d(inputs, outputs, (height, width), bias=False), nn.BatchNorm2d(outputs)]
-    return nn.Sequential(*layers, nn.Linear(shapes[-1][0], 1000))
-
-
-class TimedSteps:
-    """Optimizers on the same sharded parameters, one unattached and one per metric, stepped in turns."""
-
-    def __init__(self, shapes: list[Shape], ranks: int):
-        torch.manual_seed(0)
-        network = convs(shapes)
-        fully_shard(network, mesh=init_device_mesh("cpu", (ranks,)))
-        self.parameters = list(network.parameters())
-        self._gradients = [torch.randn_like(p.to_local()) for p in self.parameters]
-        self.optimizers: dict[str, torch.optim.Optimizer] = {}
-        for name in ("plain", *TIMED):
-            optimizer = torch.optim.SGD(self.parameters, lr=1e-6, momentum=0.9)
-            if name in TIMED:
-                riesz.attach(optimizer, network, metric=TIMED[name])
-            self.optimizers[name] = optimizer
-
-    def step(self, name: str) -> tuple[float, float]:
-        """Seconds of one step on new gradients, as FSDP2 makes them: on the wall, and of this process.
-
-        The second is what counts on a machine that others use: it has no waiting in it, for them or for other ranks.
-        """
-        for parameter, gradient in zip(self.parameters, self._gradients, strict=True):
-            parameter.grad = DTensor(gradient.clone(), parameter._spec, requires_grad=False)
-        dist.barrier()
-        started, used = time.perf_counter(), time.process_time()
-        self.optimizers[name].step()
-        return time.perf_counter() - started, time.process_time() - used
-
-
-def timed_steps(label: str, shapes: list[Shape]) -> Callable[[int, int], None]:
-    def work(rank: int, ranks: int) -> None:
-        timed = TimedSteps(shapes, ranks)
-        seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in timed.optimizers}
-        for index in range(WARM_UP + STEPS):
-            for name in seconds:
-                elapsed = timed.step(name)
-                if index >= WARM_UP:
-                    seconds[name].append(elapsed)
-        for clock, kind in enumerate(("wall", "processor")):
-            medians = {name: sorted(pair[clock] for pair in seconds[name])[STEPS // 2] for name in seconds}
-            cells = [f"plain {1e3 * medians['plain']:.1f} ms"]
-            for name in TIMED:
-                added = medians[name] - medians["plain"]
-                cells.append(f"{name} +{1e3 * added:.1f} ms {added / medians['plain']:+.2f}")
-            if rank == 0:
-                print(f"{label}, FSDP2 x {ranks}, {kind}, medians of {STEPS}: " + ", ".join(cells), flush=True)
-
-    return work
-
-
-def profiled(label: str, shapes: list[Shape]) -> Callable[[int, int], None]:
-    """Where the time of an attached step goes, by the functions that pack, wait, solve and check."""
-
-    def work(rank: int, ranks: int) -> None:
-        from riesz.backends.shards import ShardKernels
-        from riesz.sharded import collectives, direct
-
-        spent: Counter[str] = Counter()
-
-        def measure(owner: Any, function: str, name: str) -> None:
-            inner = getattr(owner, function)
-
-            def timed_call(*arguments: Any, **named: Any) -> Any:
-                started = time.process_time()
-                try:
-                    return inner(*arguments, **named)
-                finally:
-                    spent[name] += time.process_time() - started  # type: ignore[assignment]
-
-            setattr(owner, function, timed_call)
-
-        measure(ShardKernels, "sums", "pack")
-        measure(ShardKernels, "solve_", "solve")
-        for collective in (collectives.AllGather, collectives.AllReduce):
-            measure(collective, "start", "collective, start")
-            measure(collective, "finish", "collective, wait and compare")
-        measure(direct.PreparedStep, "holds_gradients", "check")
-        measure(direct.PreparedStep, "start", "start, with pack")
-        measure(direct.PreparedStep, "finish", "finish, with wait and solve")
-        timed = TimedSteps(shapes, ranks)
-        for name in TIMED:
-            for _ in range(WARM_UP):
-                timed.step(name)
-            spent.clear()
-            plain = sorted(timed.step("plain")[1] for _ in range(STEPS))[STEPS // 2]
-            total = sum(timed.step(name)[1] for _ in range(STEPS))
-            if rank == 0:
-                cells = ", ".join(f"{part} {1e3 * value / STEPS:.2f}" for part, value in spent.items())
-                times = f"plain {1e3 * plain:.1f} ms, attached {1e3 * total / STEPS:.1f}"
-                print(f"{label} x {ranks}, {name}: {times}: {cells}", flush=True)
-
-    return work
-
-
-def planning() -> None:
-    """One rank's Python on a fake group, whose collectives take no time: the first step, and the median of 20 more."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    for ranks in (64, 512, 1024):
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
-        mesh = init_device_mesh("cpu", (ranks,))
-        shapes = resnet50()
-        for kind, metric in METRICS.items():
-            parameters = [nn.Parameter(_shard(shape, mesh, ranks)) for shape in shapes]
-            optimizer = torch.optim.SGD(parameters, lr=0.0)
-            riesz.attach(optimizer, metric=metric)
-            plain = torch.optim.SGD(parameters, lr=0.0)
-            seconds: dict[bool, list[float]] = {False: [], True: []}
-            for _ in range(21):
-                for attached, stepped in ((False, plain), (True, optimizer)):
-                    for parameter in parameters:
-                        gradient = torch.zeros_like(parameter.to_local())
-                        parameter.grad = DTensor(gradient, parameter._spec, requires_grad=False)
-                    started = time.process_time()
-                    stepped.step()
-                    seconds[attached].append(time.process_time() - started)
-            first, later = seconds[True][0], sorted(seconds[True][1:])[10]
-            own = later - sorted(seconds[False][1:])[10]
-            print(
-                f"ResNet-50, fake group of {ranks}, {kind}: first step {1e3 * first:.1f} ms, "
-                f"later {1e3 * later:.1f} ms, of which directing {1e3 * own:.1f} ms",
-                flush=True,
-            )
-        dist.destroy_process_group()
-
-
 def on_ranks(work: Callable[[int, int], None], ranks: int) -> None:
     """Run on forked ranks; a rank that fails fails all."""
     with tempfile.TemporaryDirectory() as folder:
@@ -399,7 +256,7 @@ def on_ranks(work: Callable[[int, int], None], ranks: int) -> None:
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or ["traffic", "memory", "model", "steps", "profile", "planning"]
+    chosen = sys.argv[1:] or ["traffic", "memory", "model"]
     if "traffic" in chosen:
         for ranks in (2, 4):
             on_ranks(traffic, ranks)
@@ -407,15 +264,6 @@ def main() -> None:
         memories(2)
     if "model" in chosen:
         model()
-    networks = (("ResNet-56", resnet56()), ("ResNet-50", resnet50()))
-    for ranks in (2, 4):
-        for name, shapes in networks:
-            if "steps" in chosen:
-                on_ranks(timed_steps(name, shapes), ranks)
-            if "profile" in chosen and ranks == 2:
-                on_ranks(profiled(name, shapes), ranks)
-    if "planning" in chosen:
-        planning()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ struct riesz_coefficients {
   bool strong;          // SCREENED: z^n is close to 1, and sums are taken of 1 - z^j; see laplacian_smoothing.inc
 };
 
-enum { MAX_LANES = 64, MAX_COLUMNS = 512, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 128 };
+enum { MAX_LANES = 64, MAX_COLUMNS = 512, STREAMED_COLUMNS = 4096, BLOCK_ROWS = 32, STAGE_PAD = 16, SUMS = 3, MAX_SEGMENT = 128 };
 
 // A piece of one long column: `lanes` neighbouring segments of `length` entries each, from `start` on.
 struct riesz_piece {
@@ -48,10 +48,11 @@ struct riesz_kernels {
                         const riesz_piece* piece, double* borders);
   void (*piece_alone)(void* column, int64_t dtype, const riesz_coefficients* coefficients, const riesz_piece* piece,
                       double* borders, char* scratch);
-  // Column tiles begin..end of a shard: its sums, into `to`; then its walk, given the sums of all ranks.
-  void (*shard_sums)(void* data, const riesz_shard* shard, char* to, int64_t begin, int64_t end, char* scratch);
+  // Column tiles begin..end of a shard: its sums, into `to` and `own`; then its walk, given the sums of all ranks.
+  void (*shard_sums)(void* data, const riesz_shard* shard, char* to, double* own, int64_t begin, int64_t end,
+                     char* scratch);
   void (*shard_walk)(void* data, const riesz_shard* shard, const riesz_coefficients* coefficients, const char* received,
-                     int64_t begin, int64_t end, char* scratch);
+                     const double* own, int64_t begin, int64_t end, char* scratch);
   // g = factor f on entries begin..end.
   void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);
   // Rows begin..end (block-major) of a job lose their mean.

@@ -167,7 +167,7 @@ const riesz_kernels* riesz_kernels_in_use() { return kernels.load(); }
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT int32_t riesz_interface(void) { return 2; }
+EXPORT int32_t riesz_interface(void) { return 3; }
 
 EXPORT const char* riesz_instructions(void) { return kernels.load()->name; }
 

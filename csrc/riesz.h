@@ -41,6 +41,8 @@ typedef int32_t (*riesz_parallel_for)(int64_t begin, int64_t end, int64_t grain,
 // from `exact_offset` on, the others as `inexact_dtype` from `inexact_offset` on, each `lead` entries after the last.
 // Walk: from the starting values of the run's own solution under `metric`, if it `solves_alone`, plus `coupling` (3 x
 // (partners * terms)) times the sums of its partners, which are at offsets[2 p] (exact) and offsets[2 p + 1].
+// With `alone` (3 x terms) the own starting values are `alone` times the run's own sums, which are kept in float64 from
+// entry `own_offset` of a buffer of this rank on, each `columns` entries after the last; else the walk takes its own.
 struct riesz_shard {
   int64_t rows, columns, stride, dtype;
   int64_t terms, exact, inexact_dtype, lead;
@@ -49,6 +51,8 @@ struct riesz_shard {
   int64_t partners, solves_alone;
   const double* coupling;
   const int64_t* offsets;
+  const double* alone;
+  int64_t own_offset;
   struct riesz_metric metric;
 };
 
@@ -65,14 +69,14 @@ int32_t riesz_use_instructions(const char* name);
 int32_t riesz_direct(void* const* data, const struct riesz_job* jobs, int64_t count, const struct riesz_metric* metric,
                      riesz_parallel_for parallel_for, int64_t threads);
 
-// The sums of every shard, into `sums`.
+// The sums of every shard, into `sums`, and of those that keep them into `own`.
 int32_t riesz_shard_sums(void* const* data, const struct riesz_shard* shards, int64_t count, void* sums,
-                         riesz_parallel_for parallel_for, int64_t threads);
+                         double* own, riesz_parallel_for parallel_for, int64_t threads);
 
 // A f in place for every shard, given the sums of all ranks. RIESZ_BAD_ARGUMENT, with nothing touched, if the kernels
 // compute a metric of this strength by another algorithm than the starting values are made for.
 int32_t riesz_shard_walk(void* const* data, const struct riesz_shard* shards, int64_t count, const void* received,
-                         riesz_parallel_for parallel_for, int64_t threads);
+                         const double* own, riesz_parallel_for parallel_for, int64_t threads);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@ struct Call {
   const riesz_shard* shards;
   char* sums;
   const char* received;
+  double* own;
   const riesz_kernels* k;
   std::vector<riesz_coefficients> coefficients;
 };
@@ -26,17 +27,18 @@ bool valid(const riesz_shard& shard) {
          shard.dtype >= RIESZ_FLOAT32 && shard.dtype <= RIESZ_BFLOAT16;
 }
 
-// Starting values are given in the terms of these algorithms; the others have none.
+// Starting values are given in the terms of these algorithms; the others have none, and need no walk.
 bool can_walk(const riesz_shard& shard, const riesz_coefficients& r) {
+  if (r.algorithm == ALGORITHM_SCALE || r.algorithm == ALGORITHM_CENTRAL) return false;
   if (r.algorithm == ALGORITHM_MEAN) return shard.partners == 0 || !shard.solves_alone;
   bool parabola = shard.metric.kind == RIESZ_SOBOLEV_TILDE;
   return r.algorithm == (parabola ? ALGORITHM_MARCH : ALGORITHM_SCREENED) || shard.partners == 0;
 }
 
-void add_tasks(std::vector<riesz_task>& tasks, int64_t i, const riesz_shard& shard, int64_t& scratch) {
-  riesz_job job = {1, shard.rows, shard.columns, 1, shard.dtype};
-  riesz_cut_tasks(tasks, i, tiles_of(&job), shard.rows * shard.columns);
-  scratch = std::max(scratch, scratch_bytes(shard.rows));
+void add_tasks(std::vector<riesz_task>& tasks, int64_t i, const riesz_shard& shard, bool streamed, int64_t& scratch) {
+  int64_t columns = std::max(int64_t(1), shard_columns_per_tile(&shard, streamed));
+  riesz_cut_tasks(tasks, i, (shard.columns + columns - 1) / columns, shard.rows * shard.columns);
+  scratch = std::max(scratch, scratch_bytes(shard.rows) + shard_scratch_bytes());
 }
 
 int32_t run(Call& call, const std::vector<riesz_task>& tasks, int64_t scratch, riesz_parallel_for parallel_for,
@@ -51,18 +53,18 @@ int32_t run(Call& call, const std::vector<riesz_task>& tasks, int64_t scratch, r
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT int32_t riesz_shard_sums(void* const* data, const riesz_shard* shards, int64_t count, void* sums,
-                                riesz_parallel_for parallel_for, int64_t threads) {
+                                double* own, riesz_parallel_for parallel_for, int64_t threads) {
   try {
-    Call call{data, shards, static_cast<char*>(sums), nullptr, riesz_kernels_in_use(), {}};
+    Call call{data, shards, static_cast<char*>(sums), nullptr, own, riesz_kernels_in_use(), {}};
     std::vector<riesz_task> tasks;
     int64_t scratch = 0;
     for (int64_t i = 0; i < count; i++) {
       if (!valid(shards[i])) return RIESZ_BAD_ARGUMENT;
-      if (shards[i].terms > 0) add_tasks(tasks, i, shards[i], scratch);
+      if (shards[i].terms > 0) add_tasks(tasks, i, shards[i], true, scratch);
     }
     return run(call, tasks, scratch, parallel_for, threads, [](const riesz_task& t, char* memory, void* context) {
       Call& c = *static_cast<Call*>(context);
-      c.k->shard_sums(c.data[t.job], &c.shards[t.job], c.sums, t.begin, t.end, memory);
+      c.k->shard_sums(c.data[t.job], &c.shards[t.job], c.sums, c.own, t.begin, t.end, memory);
     });
   } catch (const std::bad_alloc&) {
     return RIESZ_NO_MEMORY;
@@ -70,9 +72,10 @@ EXPORT int32_t riesz_shard_sums(void* const* data, const riesz_shard* shards, in
 }
 
 EXPORT int32_t riesz_shard_walk(void* const* data, const riesz_shard* shards, int64_t count, const void* received,
-                                riesz_parallel_for parallel_for, int64_t threads) {
+                                const double* own, riesz_parallel_for parallel_for, int64_t threads) {
   try {
-    Call call{data, shards, nullptr, static_cast<const char*>(received), riesz_kernels_in_use(), {}};
+    Call call{data, shards, nullptr, static_cast<const char*>(received), const_cast<double*>(own),
+              riesz_kernels_in_use(), {}};
     std::vector<riesz_task> tasks;
     int64_t scratch = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -80,12 +83,12 @@ EXPORT int32_t riesz_shard_walk(void* const* data, const riesz_shard* shards, in
       // As float64: with partners, a screened metric must stay one at strengths where float32 cannot tell it from the march.
       call.coefficients.push_back(riesz_coefficients_of(shards[i].metric, shards[i].rows, RIESZ_FLOAT64));
       if (!can_walk(shards[i], call.coefficients.back())) return RIESZ_BAD_ARGUMENT;
-      add_tasks(tasks, i, shards[i], scratch);
+      add_tasks(tasks, i, shards[i], streams(&shards[i], &call.coefficients.back()), scratch);
     }
     return run(call, tasks, scratch, parallel_for, threads, [](const riesz_task& t, char* memory, void* context) {
       Call& c = *static_cast<Call*>(context);
       const riesz_coefficients& r = c.coefficients[static_cast<size_t>(t.job)];
-      c.k->shard_walk(c.data[t.job], &c.shards[t.job], &r, c.received, t.begin, t.end, memory);
+      c.k->shard_walk(c.data[t.job], &c.shards[t.job], &r, c.received, c.own, t.begin, t.end, memory);
     });
   } catch (const std::bad_alloc&) {
     return RIESZ_NO_MEMORY;

@@ -39,6 +39,21 @@ TILES int64_t columns_per_tile(const riesz_job* job) {
   return ((job->inner + tiles - 1) / tiles + MAX_LANES - 1) / MAX_LANES * MAX_LANES;
 }
 
+// Columns of a shard in one tile. A tile that is walked once need not fit a cache: it has whole rows, which lie side by
+// side in memory, where the sums of all their columns stay in one.
+TILES int64_t shard_columns_per_tile(const riesz_shard* shard, bool streamed) {
+  riesz_job job = {1, shard->rows, shard->columns, 1, shard->dtype};
+  if (is_staged(&job) || !streamed) return columns_per_tile(&job);
+  int64_t most = STREAMED_COLUMNS;
+  return shard->columns < most ? shard->columns : most;
+}
+
+// Whether the walk of a shard knows what it starts from, so that it reads each row once.
+TILES bool streams(const riesz_shard* shard, const riesz_coefficients* r) {
+  if (r->algorithm == ALGORITHM_MARCH && shard->alone) return true;
+  return r->algorithm != ALGORITHM_SCREENED && !shard->solves_alone;
+}
+
 TILES int64_t tiles_of(const riesz_job* job) {
   int64_t columns = columns_per_tile(job), together = outers_per_tile(job);
   return (job->outer + together - 1) / together * ((job->inner + columns - 1) / columns);
@@ -46,6 +61,9 @@ TILES int64_t tiles_of(const riesz_job* job) {
 
 // Rows of the forward sweep that is kept: those of one block, or of a whole piece of a long column.
 TILES int64_t sweep_rows(int64_t n) { return n <= MAX_SEGMENT ? MAX_SEGMENT : BLOCK_ROWS; }
+
+// Numbers of a shard's columns: sums, or starting values.
+TILES int64_t shard_scratch_bytes() { return SUMS * STREAMED_COLUMNS * (int64_t)sizeof(double); }
 
 TILES int64_t scratch_bytes(int64_t n) {
   int64_t numbers = (1 + SUMS + SUMS + 1 + n / BLOCK_ROWS + 1) * MAX_COLUMNS + sweep_rows(n) * MAX_LANES;

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-INTERFACE = 2
+INTERFACE = 3
 """What `riesz_interface` must return: the version of the structs below."""
 
 LIBRARY = Path(__file__).with_name("libriesz.so")
@@ -50,6 +50,8 @@ class CShard(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("partners", "solves_alone")),
         ("coupling", ctypes.c_void_p),
         ("offsets", ctypes.c_void_p),
+        ("alone", ctypes.c_void_p),
+        ("own_offset", ctypes.c_int64),
         ("metric", CMetric),
     ]
 
@@ -109,6 +111,7 @@ def load() -> Native | str:
             ctypes.c_void_p,
             ctypes.c_void_p,
             ctypes.c_int64,
+            ctypes.c_void_p,
             ctypes.c_void_p,
             ctypes.c_void_p,
             ctypes.c_int64,

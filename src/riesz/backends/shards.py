@@ -33,6 +33,7 @@ class ShardRun:
         exact_offset, inexact_offset: bytes from the start of the buffer to this run's first sums.
         metric: what the run solves by itself.
         solves_alone: whether the solution starts from that of the run by itself.
+        alone: its starting values per sum of the run's own, of shape (3, K); None where the kernels must work them out.
         coupling: starting values per sum of each partner, of shape (3, partners * K).
         partner_offsets: by partner, the bytes to its exact and to its inexact sums in what is received.
     """
@@ -49,6 +50,7 @@ class ShardRun:
     inexact_offset: int
     metric: Operator
     solves_alone: bool
+    alone: Tensor | None
     coupling: Tensor
     partner_offsets: tuple[tuple[int, int], ...]
 
@@ -63,6 +65,7 @@ class ShardKernels:
         self._count = len(runs)
         self._shards = (CShard * len(runs))()
         self._kept: list[object] = []  # the memory that the structs point to
+        own = 0
         for shard, run in zip(self._shards, runs, strict=True):
             table, coupling = run.table_KL.contiguous(), run.coupling.contiguous()
             offsets = array("q", [offset for pair in run.partner_offsets for offset in pair])
@@ -74,7 +77,14 @@ class ShardKernels:
             shard.table, shard.coupling = table.data_ptr(), coupling.data_ptr()
             shard.partners, shard.solves_alone = len(run.partner_offsets), run.solves_alone
             shard.offsets = offsets.buffer_info()[0]
+            if run.alone is not None:
+                alone = run.alone.contiguous()
+                self._kept.append(alone)
+                shard.alone, shard.own_offset = alone.data_ptr(), own
+                own += alone.shape[1] * run.columns
             shard.metric = CMetric(run.metric.native_kind, run.metric.native_riemann, *run.metric.native_numbers())
+
+        self._own = torch.empty(own, dtype=torch.float64)  # the sums of this rank, as the walk needs them
 
     @staticmethod
     def serves(local: Tensor, backend: str) -> bool:
@@ -90,7 +100,13 @@ class ShardKernels:
         """Store the sums of every run, whose first entries are at these addresses."""
         data = array("Q", addresses)
         result = self._native.shard_sums(
-            data.buffer_info()[0], self._shards, self._count, sums.data_ptr(), self._native.parallel_for, threads()
+            data.buffer_info()[0],
+            self._shards,
+            self._count,
+            sums.data_ptr(),
+            self._own.data_ptr(),
+            self._native.parallel_for,
+            threads(),
         )
         _check(result)
 
@@ -98,7 +114,13 @@ class ShardKernels:
         """Direct every run in place; False, with nothing touched, if the kernels cannot at this strength."""
         data = array("Q", addresses)
         result = self._native.shard_walk(
-            data.buffer_info()[0], self._shards, self._count, received.data_ptr(), self._native.parallel_for, threads()
+            data.buffer_info()[0],
+            self._shards,
+            self._count,
+            received.data_ptr(),
+            self._own.data_ptr(),
+            self._native.parallel_for,
+            threads(),
         )
         if result == BAD_ARGUMENT:
             return False

@@ -149,6 +149,7 @@ class SumExchange(Exchange):
         self._numbers: list[float] | None = None
         self._kernels: ShardKernels | None = None
         self._sources: list[tuple[LocalPart, int]] = []
+        self._packed = False
         self._token = 0
 
     def start(self) -> None:
@@ -157,7 +158,8 @@ class SumExchange(Exchange):
             self._numbers, self._token = numbers, digest((self._layout, numbers))
             self._refresh()
         buffer = self._collective.send_buffer()
-        if self._kernels is not None and ShardKernels.available():
+        self._packed = self._kernels is not None and ShardKernels.available()
+        if self._kernels is not None and self._packed:
             self._kernels.sums(self._addresses(), buffer)
         else:
             self._pack(buffer)
@@ -165,7 +167,8 @@ class SumExchange(Exchange):
 
     def finish(self) -> None:
         received = self._collective.finish(self._token, lambda: describe(self._batches))
-        if self._kernels is not None and ShardKernels.available() and self._kernels.solve_(self._addresses(), received):
+        # The kernels keep sums of their own from the packing.
+        if self._kernels is not None and self._packed and self._kernels.solve_(self._addresses(), received):
             if not torch.is_inference_mode_enabled():
                 torch.autograd.graph.increment_version([part.local for part in self._parts if part.local is not None])
         else:
@@ -221,7 +224,7 @@ def whole_run(batch: ColumnBatch, member: Member, run: Run) -> ShardRun:
     """A run that is a column by itself: nothing is sent."""
     return ShardRun(
         run.length, member.columns, member.part.columns, batch.dtype, _NO_TERMS, 0, torch.float64, 0, 0, 0,
-        batch.metric, True, _NO_TERMS, (),
+        batch.metric, True, None, _NO_TERMS, (),
     )  # fmt: skip
 
 
@@ -254,7 +257,7 @@ class ReductionExchange(SumExchange):
         coupling = torch.tensor([[self._weight(batch)], [0.0], [0.0]], dtype=torch.float64)
         return ShardRun(
             run.length, member.columns, member.part.columns, batch.dtype, ones_KL, 1, torch.float64, batch.columns,
-            offset, offset, batch.metric, False, coupling, ((offset, offset),),
+            offset, offset, batch.metric, False, None, coupling, ((offset, offset),),
         )  # fmt: skip
 
     def _weight(self, batch: ColumnBatch) -> float:

@@ -87,6 +87,19 @@ class Parabola:
             dtype=torch.float64,
         )
 
+    def alone_starts(self, length: int, dtype: torch.dtype) -> Tensor | None:
+        """The same for the solution of the run alone, from its own sums.
+
+        None for float64: its sums must be taken of the difference to the mean, which is not known before them.
+        """
+        if dtype == torch.float64:
+            return None
+        slope = -1 / (self.lam * self.n * length)
+        return torch.tensor(
+            [[1 / length, 0.0, 0.0], [0.0, slope, 0.0], [1 / length, slope / 2, -self.n * slope / 2]],
+            dtype=torch.float64,
+        )
+
     def coupling(self, run: Run, other: Run) -> Tensor:
         """X: what one sum of the other run adds to each term of this run."""
         # The kernel as p0 + p1 t + p2 t^2 in t = d / n.
@@ -150,6 +163,10 @@ class Exponentials:
             [[0.0, 0.0], [y, 0.0], [y * z ** (length + 1) / ((1 - z) * (1 + z)), 1 / ((1 - z) ** 2 * z)]],
             dtype=torch.float64,
         )
+
+    def alone_starts(self, length: int, dtype: torch.dtype) -> Tensor | None:
+        """None: the walk needs both recursions at every block of rows, not only at the ends of the run."""
+        return None
 
     def coupling(self, run: Run, other: Run) -> Tensor:
         """X: what one sum of the other run adds to each term of this run."""
@@ -270,7 +287,7 @@ class LowRankExchange(SumExchange):
         return ShardRun(
             run.length, member.columns, member.part.columns, batch.dtype, tables(factors, run.length)[0],
             factors.exact, inexact_dtype(batch.dtype), batch.columns, *self._offsets(batch, column, 0, slot),
-            factors.alone(batch.metric, run.length), True,
+            factors.alone(batch.metric, run.length), True, factors.alone_starts(run.length, batch.dtype),
             start_couplings(factors, run, tuple(other for _, _, other in partners)), offsets,
         )  # fmt: skip
 
