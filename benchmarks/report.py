@@ -58,9 +58,9 @@ A straight line of slope one is linear time. {fixed}
 
 ## Sharded steps
 
-What directing adds to a step of SGD with momentum under FSDP2 over gloo, as a part of that step: on the wall / in processor
-time of one rank, medians of {steps}. The last rows are what no implementation can leave out: a collective of the same bytes, one
-pass that reads the gradients for the sums, one that reads and writes them. Their total is the floor.
+What directing adds to a step of SGD with momentum under FSDP2 over gloo, as a part of that step: on the wall / in
+processor time of one rank, medians of {steps}. The last rows are what no implementation can leave out: a collective of
+the same bytes, one pass that reads the gradients for the sums, one that reads and writes them. Together: the floor.
 
 {sharded}
 
