@@ -74,11 +74,11 @@ def _verdict(row: Row) -> str:
     return "met" if row.met else "**missed**"
 
 
-def _targets(found: list[Row]) -> str:
+def _targets(targets: list[Row]) -> str:
     return "\n".join(
         f"| {row.what} | {row.where} | {row.measured:.2f} | {'<=' if row.at_most else '>='} {row.target:g} | "
         f"{_verdict(row)} |"
-        for row in found
+        for row in targets
     )
 
 
@@ -144,21 +144,21 @@ def _plot_rivals(figures: list[Figure]) -> None:
 
 
 def main() -> None:
-    found = rows()
+    targets = rows()
     (memory, machine), (rivals, _), (scaling, _) = load("memory"), load("rivals"), load("scaling")
     sharded, _ = load("sharded")
     DOCS.mkdir(exist_ok=True)
     _plot_scaling(scaling)
     _plot_rivals(rivals)
-    told = (
+    described = (
         f"Last run {machine['date']} on {machine['cpu']}, {machine['threads']} threads, {machine['instructions']}, "
         f"torch {machine['torch']}, Python {machine['python']}."
     )
     page = HEAD.format(
-        machine=told,
-        targets=_targets(found),
-        met=sum(row.met for row in found),
-        all=len(found),
+        machine=described,
+        targets=_targets(targets),
+        met=sum(row.met for row in targets),
+        all=len(targets),
         copy=_copy_share(),
         fixed=f"Left M is {FIXED_M}, right n is {FIXED_N}; float32.",
         rivals=_milliseconds(rivals),
@@ -167,7 +167,7 @@ def main() -> None:
         memory=_milliseconds(memory),
     )
     (DOCS / "benchmarks.md").write_text(page)
-    print(table(found))
+    print(table(targets))
 
 
 if __name__ == "__main__":

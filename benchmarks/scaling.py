@@ -1,7 +1,7 @@
 """Claim: time grows linearly, with n at fixed M and with M at fixed n.
 
-Growth is told of pairs (n, 4n) at an M so large that both are beyond the last cache; where n fits and 4n does not, time
-grows faster than the work, for a copy as well. M is odd in units of 1 KiB: rows that lie a multiple of 4 KiB apart push
+Growth is measured on pairs (n, 4n) at an M so large that both are beyond the last cache; where n fits and 4n does not,
+time grows faster than the work, for a copy as well. M is odd in units of 1 KiB: rows that lie a multiple of 4 KiB apart push
 each other out of the caches.
 """
 
@@ -32,7 +32,7 @@ def columns_beyond_cache(n: int) -> int:
 
 
 def measured(fixed: str, shapes: dict[int, tuple[int, int]], rounds: int = 12) -> list[Figure]:
-    """All metrics and a copy on shapes that are told apart by one size."""
+    """All metrics and a copy on shapes that differ in one size."""
     rivals = {}
     for size, shape in shapes.items():
         f = torch.randn(shape)

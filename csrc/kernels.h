@@ -7,7 +7,7 @@
 
 // How a metric is computed. Every one of them is: up to three sums over each column, from them up to three starting
 // values, then one more walk along the column.
-enum riesz_way { ALGORITHM_SCALE, ALGORITHM_MEAN, ALGORITHM_MARCH, ALGORITHM_SCREENED, ALGORITHM_CENTRAL };
+enum riesz_algorithm { ALGORITHM_SCALE, ALGORITHM_MEAN, ALGORITHM_MARCH, ALGORITHM_SCREENED, ALGORITHM_CENTRAL };
 
 // The numbers of one metric on an axis of length n, worked out once per job.
 struct riesz_coefficients {

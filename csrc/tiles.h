@@ -23,13 +23,13 @@ TILES bool is_staged(const riesz_job* job) {
   return job->outer > 1 && job->inner < stage_lanes(job->length) && job->inner % 16 != 0;
 }
 
-// Passengers of the outer axis that share one tile.
+// Indices of the outer axis that share one tile.
 TILES int64_t outers_per_tile(const riesz_job* job) {
   int64_t fit = stage_lanes(job->length) / job->inner;
   return is_staged(job) && fit > 1 ? fit : 1;
 }
 
-// Passengers of the inner axis in one tile: an even share of them, so that no thread gets a much smaller one.
+// Columns of the inner axis in one tile: an even share of them, so that no thread gets a much smaller one.
 TILES int64_t columns_per_tile(const riesz_job* job) {
   if (is_staged(job)) return stage_lanes(job->length);
   int64_t most = TILE_ENTRIES / job->length / MAX_LANES * MAX_LANES;

@@ -77,15 +77,15 @@ def test_a_killed_process_ends_the_others_in_words_and_one_goes_on(tmp_path, cap
         [sys.executable, script, str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    outcome = json.loads(done.stdout.splitlines()[-1])
     with capsys.disabled():
-        print(f"\ntwo processes, one killed: {told}")
+        print(f"\ntwo processes, one killed: {outcome}")
     # Two processes, by either strategy, and one that goes on from what two have saved: the weights of one.
-    assert max(told[name] for name in ("ddp", "fsdp2", "continued on one")) <= 1e-5
-    assert told["statuses"] == [1, -signal.SIGKILL]
-    assert told["seconds"] < 30  # its timeout
-    assert told["said"].startswith("another process of this job failed or is gone, and this one (rank 0)")
-    assert told["said"].endswith("What was saved is whole: run the same command to continue")
+    assert max(outcome[name] for name in ("ddp", "fsdp2", "continued on one")) <= 1e-5
+    assert outcome["statuses"] == [1, -signal.SIGKILL]
+    assert outcome["seconds"] < 30  # its timeout
+    assert outcome["said"].startswith("another process of this job failed or is gone, and this one (rank 0)")
+    assert outcome["said"].endswith("What was saved is whole: run the same command to continue")
 
 
 @pytest.mark.slow
@@ -98,11 +98,11 @@ def test_torchrun_ends_with_one_message_when_a_process_is_killed(tmp_path, one_p
         time.sleep(0.01)
     process_of_rank(job, 1).send_signal(signal.SIGKILL)
     killed = time.monotonic()
-    printed, told = ended(job)
+    printed, outcome = ended(job)
     assert job.returncode != 0
     assert time.monotonic() - killed < 30 + 20, "the others did not end within their timeout"
-    said = [line for line in told.splitlines() if line.startswith("riesz:")]
-    assert len(said) == 1, told
+    said = [line for line in outcome.splitlines() if line.startswith("riesz:")]
+    assert len(said) == 1, outcome
     assert "another process of this job failed or is gone" in said[0]
     assert "run the same command to continue" in said[0]
     assert "stored in" not in printed
@@ -117,8 +117,8 @@ def test_torchrun_ends_with_one_message_when_a_process_is_killed(tmp_path, one_p
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
 def test_several_processes_train_what_one_does(tmp_path, strategy, one_process):
     job = torchrun(2, "train", "demo", *SETTINGS, "--strategy", strategy, "--runs", tmp_path)
-    printed, told = ended(job)
-    assert job.returncode == 0, told
+    printed, outcome = ended(job)
+    assert job.returncode == 0, outcome
     assert printed.count("stored in") == 1
     assert largest_difference(weights_below(tmp_path), one_process) <= ROUNDING
 
@@ -126,9 +126,9 @@ def test_several_processes_train_what_one_does(tmp_path, strategy, one_process):
 @pytest.mark.slow
 def test_an_error_on_all_processes_is_said_once(tmp_path):
     job = torchrun(2, "train", "demo", "--model", "resnet9000", "--runs", tmp_path)
-    _, told = ended(job)
+    _, outcome = ended(job)
     assert job.returncode != 0
-    assert len([line for line in told.splitlines() if line.startswith("riesz:")]) == 1, told
+    assert len([line for line in outcome.splitlines() if line.startswith("riesz:")]) == 1, outcome
 
 
 def test_settings_of_several_processes_are_checked(monkeypatch):

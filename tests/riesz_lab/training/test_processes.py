@@ -17,26 +17,26 @@ CPU = torch.device("cpu")
 
 
 def played(steps, flags_of_rank):
-    """Run two processes' rendezvous side by side; returns what each heard at each step."""
+    """Run two processes' rendezvous side by side; returns what each received at each step."""
     parties = [Rendezvous(rank, 2, lambda local: local, CPU) for rank in range(2)]
-    heard = ([], [])
+    received = ([], [])
     for step in range(1, steps + 1):
         meets = [step >= party.next for party in parties]
         assert meets[0] == meets[1], "they must meet at the same steps, or wait for each other for ever"
-        told = [[*map(float, flags_of_rank(rank, step)), 0.0] for rank in range(2)]
-        told[0][-1] = 7.0  # the first one's pace
-        total = torch.tensor(told).sum(0)
+        flags = [[*map(float, flags_of_rank(rank, step)), 0.0] for rank in range(2)]
+        flags[0][-1] = 7.0  # the first one's pace
+        total = torch.tensor(flags).sum(0)
         for rank, party in enumerate(parties):
             party.add_up = lambda local, total=total: total
-            heard[rank].append(party.any(step, flags_of_rank(rank, step)))
-    return heard
+            received[rank].append(party.any(step, flags_of_rank(rank, step)))
+    return received
 
 
-def test_a_signal_to_one_process_is_heard_by_all_at_one_step():
-    heard = played(30, lambda rank, step: [rank == 1 and step >= 10, False])
-    assert heard[0] == heard[1]
-    assert [True, False] in heard[0]
-    assert heard[0].index([True, False]) == 14  # they met at steps 1, 8 and 15
+def test_a_signal_to_one_process_is_received_by_all_at_one_step():
+    received = played(30, lambda rank, step: [rank == 1 and step >= 10, False])
+    assert received[0] == received[1]
+    assert [True, False] in received[0]
+    assert received[0].index([True, False]) == 14  # they met at steps 1, 8 and 15
 
 
 def test_one_process_alone_always_hears_itself():
