@@ -1,8 +1,8 @@
 """Claim: time grows linearly, with n at fixed M and with M at fixed n.
 
 Growth is measured on pairs (n, 4n) at an M so large that both are beyond the last cache; where n fits and 4n does not,
-time grows faster than the work, for a copy as well. M is odd in units of 1 KiB: rows that lie a multiple of 4 KiB apart push
-each other out of the caches.
+time grows faster than the work, for a copy as well. M is odd in units of 1 KiB: rows that lie a multiple of 4 KiB apart
+push each other out of the caches.
 """
 
 from __future__ import annotations
