@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from riesz_lab.commands.parsing import parse
 from riesz_lab.data import data_folder
 from riesz_lab.errors import ConfigError, printable
@@ -18,7 +16,7 @@ from riesz_lab.sweeps import SWEEPS, Sweep, results, sweep, tuning
 from riesz_lab.sweeps.dry_run import print_dry_run
 from riesz_lab.sweeps.running.display import make_display
 from riesz_lab.sweeps.running.driver import RunSettings, drive
-from riesz_lab.sweeps.running.executor import Executor
+from riesz_lab.sweeps.running.executors import Kind, make_executor
 from riesz_lab.sweeps.running.pending import find_pending
 from riesz_lab.tasks import task_class
 from riesz_lab.training import progress
@@ -66,7 +64,7 @@ class Options:
     """Trials at once; one per core (or GPU) if not given. The cores are divided among them."""
     threads: int | None = None
     """Threads of each worker; its share of the cores if not given."""
-    executor: Literal["local", "ray"] = "local"
+    executor: Kind = "local"
     """local: processes on this machine. ray: a Ray cluster, for several machines that share the folders."""
     address: str | None = None
     """Address of the Ray cluster; one is started on this machine if not given."""
@@ -145,7 +143,14 @@ def _train(stage: Sweep, options: Options) -> int:
         f"{len(pending.waiting) - pending.interrupted} new, {len(pending.failed)} failed before"
     )
     if pending.waiting:
-        executor = _executor(options)
+        executor = make_executor(
+            options.executor,
+            options.workers,
+            options.threads,
+            accelerator=options.accelerator,
+            address=options.address,
+            retries=options.retries,
+        )
         print(f"On {executor.description}.")
         display = make_display(options.progress, stage, pending, options.runs, executor.slots)
         settings = RunSettings(
@@ -167,17 +172,6 @@ def _train(stage: Sweep, options: Options) -> int:
             if config.id in pending.failed:
                 print(f"  {arm.label}, seed {config.seed} ({config.id}): {printable(pending.failed[config.id])}")
     return len(pending.failed)
-
-
-def _executor(options: Options) -> Executor:
-    if options.executor == "ray":
-        from riesz_lab.sweeps.running.ray_executor import OnRay
-
-        return OnRay(options.workers, options.threads, address=options.address, retries=options.retries)
-    from riesz_lab.sweeps.running.local import Local
-
-    on_gpu = Hardware(accelerator=options.accelerator).resolved() == "cuda"
-    return Local(options.workers, options.threads, torch.cuda.device_count() if on_gpu else 0)
 
 
 def _report(chosen: Sweep, tune: tuning.Tuning | None, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""`riesz_lab.compare`: check everything, tune if asked to, run the trials, and answer."""
+"""`riesz_lab.compare`: tune if asked to, run the trials, and answer."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from typing import Any
 
 import riesz
 from riesz_lab.comparison.answer import Answer
-from riesz_lab.comparison.arms import at, base_config, check_settings, crossed, expand_metrics, make_arms
-from riesz_lab.comparison.function import UserFunction, inspect_function
-from riesz_lab.comparison.margin import Margin, read_margin
+from riesz_lab.comparison.arms import at
+from riesz_lab.comparison.display import make_display
+from riesz_lab.comparison.margin import Margin
 from riesz_lab.comparison.outliers import find_outliers, without
-from riesz_lab.comparison.planning import PILOT, make_plan
+from riesz_lab.comparison.planning import make_plan
+from riesz_lab.comparison.question import METRICS, TUNE_SEEDS, ask
 from riesz_lab.comparison.record import write_record
-from riesz_lab.comparison.rounds import Verdicts, baseline_scores, judge_table, run_fixed, run_until_sure
-from riesz_lab.comparison.trials import Trials
-from riesz_lab.comparison.tuning import start_grid
+from riesz_lab.comparison.rounds import baseline_scores, judge_table, run_fixed, run_until_sure
+from riesz_lab.comparison.trials import Execution, Trials
 from riesz_lab.comparison.tuning import tune as run_tuning
-from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Sweep, results
+from riesz_lab.sweeps.running.executors import Kind
 from riesz_lab.utils import atomic
-
-METRICS = ("reweighted-l2", "sobolev-tilde")
 
 
 def compare(
@@ -38,13 +36,17 @@ def compare(
     higher_is_better: bool = True,
     margin: float | str = 0.002,
     tune: Sequence[str] = (),
-    tune_seeds: int = 2,
+    tune_seeds: int = TUNE_SEEDS,
     until_sure: bool = False,
     budget: int = 50,
     plan: bool = False,
     fresh: bool = False,
+    workers: int | None = 1,
+    threads: int | None = None,
+    executor: Kind = "local",
     runs: Path | str = "runs",
     say: Callable[[str], None] | None = None,
+    live: bool = False,
     command: str = "",
     **settings: Any,
 ) -> Answer:
@@ -70,8 +72,13 @@ def compare(
         budget: the most seeds of `until_sure`.
         plan: run three seeds, and say how many would be needed.
         fresh: train stored trials anew.
+        workers: trials at once; 1 is in this process, None one per core. More need a function that other processes can
+            import: one at the top level of a file.
+        threads: of each trial; its share of the cores if None.
+        executor: "local", or "ray" for a Ray cluster.
         runs: the folder of all trials.
         say: called with a line per trial; prints at a prompt or in a notebook if it is not given.
+        live: in a terminal, print the lines above a table of every arm's interval, and do not call `say`.
         command: the command this was called by, for the advice at the end.
         **settings: settings of the function (`lr=0.1`); for `build` also epochs, batch_size, optimizer, lr, or any
             other setting of a config. A list is crossed: `lr=[0.01, 0.1]`.
@@ -92,28 +99,29 @@ def compare(
         >>> list(answer.rows)
         ['plain', 'SobolevTilde']
     """
-    user, size = inspect_function(function), read_margin(margin)
-    _check(user, seeds, score, higher_is_better, until_sure, budget, plan, tune_seeds)
-    names = expand_metrics(metrics)
-    check_settings(user, [*settings, *tune])
-    grid = start_grid(user, tune, settings)
-    combinations = crossed({name: value for name, value in settings.items() if name not in grid})
-    base = base_config(user, score, higher_is_better)
-    arms = make_arms(user, base, names, combinations, controls)
-    atomic.make_directory(Path(runs))
-    trials = Trials(user, Path(runs), score, higher_is_better, fresh, say or _default_say())
-    tuned = run_tuning(trials, arms, grid, tune_seeds) if tune else None
-    if tuned is not None:
-        arms = tuple(replace(arm, config=at(user, arm.config, tuned.best[arm.label])) for arm in arms)
-    sweep = Sweep(
-        name=base.recipe, about=f"{user.name}, with and without", reproduces="", arms=arms,
-        trials=PILOT if plan else seeds,
+    question = ask(
+        function, metrics=metrics, seeds=seeds, controls=controls, score=score, higher_is_better=higher_is_better,
+        margin=margin, tune=tune, tune_seeds=tune_seeds, until_sure=until_sure, budget=budget, plan=plan,
+        settings=settings,
     )  # fmt: skip
-    verdicts: Verdicts | None = None
-    if until_sure:
-        sweep, verdicts = run_until_sure(trials, sweep, budget, size, trials.say)
-    else:
-        run_fixed(trials, sweep)
+    user, size, sweep = question.function, question.margin, question.sweep
+    execution = Execution(workers, threads, executor)
+    execution.trains(user)  # a function that workers cannot import is refused before a folder is made
+    atomic.make_directory(Path(runs))
+    display = make_display(live, say or _default_say())
+    trials = Trials(user, Path(runs), execution, fresh, display)
+    tuned, verdicts = None, None
+    try:
+        if tune:
+            tuned = run_tuning(trials, sweep.arms, question.grid, tune_seeds)
+            arms = (replace(arm, config=at(user, arm.config, tuned.best[arm.label])) for arm in sweep.arms)
+            sweep = replace(sweep, arms=tuple(arms))
+        if until_sure:
+            sweep, verdicts = run_until_sure(trials, sweep, budget, size)
+        else:
+            run_fixed(trials, sweep)
+    finally:
+        display.close()
     answer = _answer(trials, sweep, size)
     judged = judge_table(answer, size)
     per_trial = sum(trials.seconds.values()) / max(1, len(trials.seconds))
@@ -144,31 +152,6 @@ def _answer(trials: Trials, sweep: Sweep, margin: Margin) -> Answer:
         stored=tuple(trials.stored.values()),
         seconds=sum(trials.seconds.values()),
     )
-
-
-def _check(
-    user: UserFunction,
-    seeds: int,
-    score: str,
-    higher_is_better: bool,
-    until_sure: bool,
-    budget: int,
-    plan: bool,
-    tune_seeds: int,
-) -> None:
-    if seeds < 1:
-        raise ConfigError(f"seeds: expected 1 or more (3 or more for a conclusion), got {seeds!r}")
-    if tune_seeds < 1:
-        raise ConfigError(f"tune_seeds: expected 1 or more, got {tune_seeds!r}")
-    if until_sure and budget < PILOT:
-        raise ConfigError(f"budget: expected {PILOT} or more pairs, got {budget!r}")
-    if until_sure and plan:
-        raise ConfigError("expected until_sure or plan, got both: a plan runs three seeds and stops")
-    if not user.trains and (score != "score" or not higher_is_better):
-        raise ConfigError(
-            f"score and its direction are for train(attach, seed); {user.name!r} is trained by the lab's loop, "
-            "which scores test accuracy, or else test loss"
-        )
 
 
 def _default_say() -> Callable[[str], None]:

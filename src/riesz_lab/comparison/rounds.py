@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from riesz_lab.comparison.display import Look
 from riesz_lab.comparison.margin import Margin
 from riesz_lab.comparison.trials import Trials
 from riesz_lab.config import Config
 from riesz_lab.statistics.sequential import Sequential, sequential
-from riesz_lab.statistics.verdict import LEAST_PAIRS, format_signed
+from riesz_lab.statistics.verdict import LEAST_PAIRS
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Sweep, Table, results
+from riesz_lab.training.progress import clock
 
 
 def run_fixed(trials: Trials, sweep: Sweep) -> None:
     """Every arm with every seed of the sweep."""
-    configs = sweep.all_configs()
     labels = {config.id: arm.label for arm in reversed(sweep.arms) for config in sweep.configs(arm)}
-    for number, config in enumerate(configs, 1):
-        title = f"{number:>{len(str(len(configs)))}}/{len(configs)} {labels[config.id]}, seed {config.seed}"
-        trials.run(config, title, left=sum(not trials.is_stored(each) for each in configs[number:]))
+    batch = [(config, f"{labels[config.id]}, seed {config.seed}") for config in sweep.all_configs()]
+    trials.run(batch, "{done}/{total}")
 
 
 @dataclass
@@ -40,9 +41,7 @@ class Verdicts:
     hopeless: dict[str, int] = field(default_factory=dict)
 
 
-def run_until_sure(
-    trials: Trials, sweep: Sweep, budget: int, margin: Margin, say: Callable[[str], None]
-) -> tuple[Sweep, Verdicts]:
+def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) -> tuple[Sweep, Verdicts]:
     """Add seeds until every arm has a conclusion, is hopeless, or has had `budget` pairs.
 
     Returns:
@@ -50,22 +49,26 @@ def run_until_sure(
     """
     verdicts = Verdicts(budget)
     active = [arm.label for arm in sweep.arms if arm.baseline is not None]
-    count = 0
+    count, began = 0, time.monotonic()
     while active and count < budget:
         count += 1
-        for config, label in _round(sweep, active, count):
-            trials.run(config, f"pair {count} {label}, seed {config.seed}")
-        now = replace(sweep, trials=count)
-        verdicts.arms |= {label: each for label, each in judge(now, trials, margin).items() if label in active}
+        batch = [(config, f"{label}, seed {config.seed}") for config, label in _round(sweep, active, count)]
+        trials.run(batch, f"pair {count}")
+        table = results(replace(sweep, trials=count), Store(trials.runs / sweep.name))
+        verdicts.arms |= {label: each for label, each in judge_table(table, margin).items() if label in active}
         if count < LEAST_PAIRS:
             continue
-        for label in list(active):
+        looked_at = list(active)
+        for label in looked_at:
             judged = verdicts.arms[label]
             if judged.conclusion == "undecided" and judged.hopeless(budget) and count < budget:
                 verdicts.hopeless[label] = judged.n
             if judged.conclusion != "undecided" or label in verdicts.hopeless:
                 active.remove(label)
-            say(f"  {label}: {_look(judged, trials)}" + (", hopeless" if label in verdicts.hopeless else ""))
+        note = f"{count} of at most {budget} pairs"
+        if active and count < budget:
+            note += f", at most {clock((budget - count) * (time.monotonic() - began) / count)} left"
+        trials.display.look(Look(dict(verdicts.arms), looked_at, dict(verdicts.hopeless), table.percent, note))
     return replace(sweep, trials=max(1, count)), verdicts
 
 
@@ -76,11 +79,6 @@ def _round(sweep: Sweep, active: list[str], count: int) -> list[tuple[Config, st
         needed |= more
     arms = [arm for arm in sweep.arms if arm.label in needed]
     return [(replace(sweep, trials=count).configs(arm)[-1], arm.label) for arm in arms]
-
-
-def judge(sweep: Sweep, trials: Trials, margin: Margin) -> dict[str, Sequential]:
-    """The sequential judgement of every arm that has a baseline, of the trials so far."""
-    return judge_table(results(sweep, Store(trials.runs / sweep.name)), margin)
 
 
 def judge_table(table: Table, margin: Margin) -> dict[str, Sequential]:
@@ -116,13 +114,3 @@ def _differences(
     both = [(before, after) for before, after in pairs if before is not None and after is not None]
     largest = max((abs(score) for pair in both for score in pair), default=0.0)
     return [after - before for before, after in both], largest
-
-
-def _look(judged: Sequential, trials: Trials) -> str:
-    from riesz_lab.sweeps.results import is_percent
-
-    percent = is_percent(trials.score)
-    if judged.interval is None or not np.isfinite(judged.interval[0]):
-        return f"{judged.conclusion} after {judged.n} pairs"
-    low, high = (format_signed(end, percent) for end in judged.interval)
-    return f"{judged.conclusion} after {judged.n} pairs, {low} to {high}"

@@ -1,91 +1,150 @@
-"""Run the trials of a comparison, or read what is stored of them."""
+"""Run the trials of a comparison as those of a sweep are run, or read what is stored of them."""
 
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from riesz_lab.comparison.arms import settings_of
-from riesz_lab.comparison.function import UserFunction, with_settings
+from riesz_lab.comparison.display import Display
+from riesz_lab.comparison.function import UserFunction, inspect_function, with_settings
 from riesz_lab.comparison.own_loop import HELD_OUT, run_own_loop
+from riesz_lab.comparison.reference import reference_to
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
-from riesz_lab.store import Result
-from riesz_lab.store.files import Row, read_rows
+from riesz_lab.store import Result, StoredTrial, read_trial
+from riesz_lab.store.files import Row
 from riesz_lab.store.trial import Trial
+from riesz_lab.sweeps.running.driver import RunSettings, Watcher, drive
+from riesz_lab.sweeps.running.executor import Executor
+from riesz_lab.sweeps.running.executors import Kind, make_executor
+from riesz_lab.sweeps.running.in_process import InProcess
+from riesz_lab.sweeps.running.local import check_share
+from riesz_lab.sweeps.running.pending import Pending, find_pending
+from riesz_lab.sweeps.running.worker import Train, TrialJob
 from riesz_lab.training import progress
 from riesz_lab.training.trainer import train as train_trial
 from riesz_lab.utils import atomic
+from riesz_lab.utils.importing import load_object
+
+RETRIES = 1
+"""How often a trial is begun anew after its process was killed: a user's loop cannot be continued."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where trials run.
+
+    Attributes:
+        workers: trials at once; 1 is this process.
+        threads: of each trial.
+        kind: processes of this machine, or of a Ray cluster.
+    """
+
+    workers: int | None = 1
+    threads: int | None = None
+    kind: Kind = "local"
+
+    def __post_init__(self) -> None:
+        check_share("workers", self.workers, 1)
+        check_share("threads", self.threads, 1)
+
+    @property
+    def in_process(self) -> bool:
+        return self.workers == 1 and self.kind == "local"
+
+    def executor(self) -> Executor:
+        if self.in_process:
+            return InProcess(self.threads)
+        return make_executor(self.kind, self.workers, self.threads, retries=RETRIES)
+
+    def trains(self, function: UserFunction) -> Train:
+        """What trains a trial of a function there."""
+        if self.in_process:
+            return partial(train_user_trial, function)
+        return partial(train_by_name, reference_to(function.call), os.getcwd())
+
+
+def train_user_trial(function: UserFunction, config: Config, job: TrialJob) -> bool:
+    """Train one trial of a user's function."""
+    call = with_settings(function, settings_of(config))
+    if not function.trains:
+        return train_trial(config, data=call, runs=job.runs).trained
+    score, better = (text.partition("=")[2] for text in config.model_options[:2])
+    run_own_loop(Trial(job.runs, config), call, function.name, score, better == "higher", tuning=config.hold_out > 0)
+    return True
+
+
+def train_by_name(reference: str, folder: str, config: Config, job: TrialJob) -> bool:
+    """The same in a process of its own, which imports the function and works in the caller's folder."""
+    os.chdir(folder)
+    function = inspect_function(load_object("function", reference))
+    if function.identity != config.model:
+        raise LabError(
+            f"{reference} is not the function that the comparison began with: expected {config.model}, got "
+            f"{function.identity}. Its file, or one that it imports, was changed meanwhile: run the same again"
+        )
+    return train_user_trial(function, config, job)
 
 
 @dataclass
 class Trials:
-    """Runs trials one after another and keeps count of them.
+    """Runs trials, or reads stored ones, and keeps count of them.
 
     Attributes:
         function: the user's.
         runs: the folder of all trials.
-        score, higher_is_better: of a user's loop.
+        execution: where they run.
         fresh: train anew what is stored.
-        say: called with a line per trial.
-        seconds: per trial, by id; of a stored one as it was measured then.
+        display: shows a line per trial.
+        results: how each ended, by id.
+        seconds: what each took, by id; of a stored one as it was measured then.
         stored: the dates of stored trials, by id.
     """
 
     function: UserFunction
     runs: Path
-    score: str
-    higher_is_better: bool
+    execution: Execution
     fresh: bool
-    say: Callable[[str], None]
+    display: Display
+    results: dict[str, Result] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
-    _results: dict[str, Result] = field(default_factory=dict)
     _first: dict[str, tuple[int, object]] = field(default_factory=dict)
 
-    def run(self, config: Config, title: str, *, tuning: bool = False, left: int = 0) -> Result:
-        """The result of a trial; `left` trials are still to be run after it."""
-        if config.id in self._results:
-            return self._results[config.id]
-        trial = Trial(self.runs, config)
-        if self.fresh and trial.path.exists():
-            atomic.remove_directory(trial.path)
-        result, remark = trial.result(), ""
-        if result is not None:
-            self.stored[config.id] = datetime.fromtimestamp(trial.result_file.stat().st_mtime).strftime("%Y-%m-%d")
-            self.seconds[config.id] = sum(map(_seconds, read_rows(trial.timing_file)))
-            remark = f"stored {self.stored[config.id]}"
-        else:
-            began = time.monotonic()
-            result = self._train(trial, tuning)
-            self.seconds[config.id] = time.monotonic() - began
-            trained = [value for id_, value in self.seconds.items() if id_ not in self.stored]
-            remark = progress.clock(self.seconds[config.id])
-            if left:
-                remark += f", {progress.clock(left * sum(trained) / len(trained))} left"
-        self._results[config.id] = result
-        row = result.last
-        if tuning and row is not None and HELD_OUT in row:
-            row = {HELD_OUT: row[HELD_OUT]}  # the choice is made by this alone; the test score is not shown
-        scores = "diverged" if row is None else progress.format_scores(row)
-        self.say(f"{title}: {scores}  ({remark})")
-        self._check_chance(config, result)
-        return result
+    def __post_init__(self) -> None:
+        self._train = self.execution.trains(self.function)
 
-    def is_stored(self, config: Config) -> bool:
-        return config.id in self._results or (not self.fresh and Trial(self.runs, config).result_file.exists())
+    def run(self, batch: Sequence[tuple[Config, str]], number: str) -> None:
+        """Train what is not stored of a batch, as many at once as there are workers.
 
-    def _train(self, trial: Trial, tuning: bool) -> Result:
-        call = with_settings(self.function, settings_of(trial.config))
-        if self.function.trains:
-            return run_own_loop(trial, call, self.function.name, self.score, self.higher_is_better, tuning)
-        return train_trial(trial.config, data=call, runs=self.runs).result
+        Args:
+            batch: trials, each with its title.
+            number: put before a title; "{done}" and "{total}" in it count the trials of the batch.
+        """
+        configs = {config.id: config for config, _ in batch if config.id not in self.results}
+        if self.fresh:
+            for config in configs.values():
+                atomic.remove_directory(Trial(self.runs, config).path)
+        pending = find_pending(list(configs.values()), self.runs, retry_failed=True)
+        for path, reason in pending.aside.items():
+            self.display.say(f"set aside: {path} ({reason}); its trial is trained anew")
+        executor = self.execution.executor()
+        titles = {config.id: title for config, title in batch}
+        watcher = _Watcher(self, pending, titles, number, executor.slots)
+        for id_ in pending.done:
+            watcher.show_stored(configs[id_])
+        settings = RunSettings(runs=self.runs, data_dir=self.runs, train=self._train, stop_at_failure=True)
+        drive(pending, executor, settings, retries=RETRIES, watcher=watcher)
+        if pending.failed:
+            raise LabError(next(iter(pending.failed.values())))
 
-    def _check_chance(self, config: Config, result: Result) -> None:
+    def check_chance(self, config: Config, result: Result) -> None:
         """Two seeds with the same weights and scores: the function sets a seed itself, and n trials are one."""
         if not self.function.trains or result.last is None:
             return
@@ -100,7 +159,49 @@ class Trials:
             )
 
 
-def _seconds(row: Row) -> float:
+class _Watcher(Watcher):
+    """Takes in the trials of a batch as they end, with a line for each."""
+
+    def __init__(self, trials: Trials, pending: Pending, titles: dict[str, str], number: str, slots: int):
+        self.trials, self.pending, self.titles, self.number, self.slots = trials, pending, titles, number, slots
+        self.total = len(pending.done) + len(pending.waiting)
+        self.done = 0
+        self.clocked: list[float] = []
+
+    def show_stored(self, config: Config) -> None:
+        trial = Trial(self.trials.runs, config)
+        date = datetime.fromtimestamp(trial.result_file.stat().st_mtime).strftime("%Y-%m-%d")
+        self.trials.stored[config.id] = date
+        self._take(config, read_trial(trial.path), f"stored {date}")
+
+    def ended(self, config: Config, trial: StoredTrial | None, seconds: float, remark: str) -> None:
+        if trial is None or trial.result is None:
+            self.trials.display.say(f"{self.titles[config.id]}: {remark}")
+            return
+        self.clocked.append(seconds)
+        left = len(self.pending.waiting) * sum(self.clocked) / len(self.clocked) / self.slots
+        took = progress.clock(seconds)
+        self._take(config, trial, f"{took}, {progress.clock(left)} left" if self.pending.waiting else took)
+
+    def tick(self, running: list[Config]) -> None:
+        self.trials.display.running([self.titles[config.id] for config in running])
+
+    def _take(self, config: Config, trial: StoredTrial, remark: str) -> None:
+        assert trial.result is not None
+        self.done += 1
+        self.trials.results[config.id] = trial.result
+        self.trials.seconds[config.id] = sum(map(seconds_of, trial.timing()))
+        row = trial.result.last
+        if config.hold_out and row is not None and HELD_OUT in row:
+            row = {HELD_OUT: row[HELD_OUT]}  # the choice is made by this alone; the test score is not shown
+        scores = "diverged" if row is None else progress.format_scores(row)
+        done = f"{self.done:>{len(str(self.total))}}"
+        number = self.number.format(done=done, total=self.total)
+        self.trials.display.say(f"{number} {self.titles[config.id]}: {scores}  ({remark})")
+        self.trials.check_chance(config, trial.result)
+
+
+def seconds_of(row: Row) -> float:
     """Of a user's loop as a whole, of the lab's loop by epoch."""
     steps = float(row.get("steps") or 0) * float(row.get("step_ms") or 0) / 1000
     return float(row.get("seconds") or steps + float(row.get("eval_seconds") or 0))

@@ -80,33 +80,25 @@ def start_grid(function: UserFunction, names: Sequence[str], settings: Values) -
 
 def tune(trials: Trials, arms: Sequence[Arm], grid: Grid, seeds: int) -> Tuned:
     """Try every arm at every point; extend the grid while a best value lies at its edge."""
-    held_out = _held_out_count(trials.function)
     grid = {name: list(values) for name, values in grid.items()}
     scores: dict[str, dict[Point, float | None]] = {arm.label: {} for arm in arms}
     used: list[Config] = []
     added = {(name, side): 0 for name in grid for side in (0, 1)}
     while True:
-        points = list(itertools.product(*grid.values()))
-        jobs = [
-            (arm, point, replace(_at(trials, arm, grid, point), seed=FIRST_SEED + k, hold_out=held_out))
-            for k in range(seeds)
-            for point in points
-            for arm in arms
-            if point not in scores[arm.label]
-        ]
+        new = [point for point in itertools.product(*grid.values()) if point not in scores[arms[0].label]]
+        jobs = tuning_configs(trials.function, arms, grid, new, seeds)
+        batch = [(config, f"{arm.label}, {_describe(grid, point)}, seed {config.seed}") for arm, point, config in jobs]
+        trials.run(batch, "tuning {done}/{total}")
         results: dict[tuple[str, Point], list[Result]] = {}
-        for number, (arm, point, config) in enumerate(jobs, 1):
-            where = ", ".join(f"{n}={format_value(v)}" for n, v in zip(grid, point, strict=True))
-            left = sum(not trials.is_stored(job[2]) for job in jobs[number:])
-            title = f"tuning {number}/{len(jobs)} {arm.label}, {where}, seed {config.seed}"
-            results.setdefault((arm.label, point), []).append(trials.run(config, title, tuning=True, left=left))
+        for arm, point, config in jobs:
+            results.setdefault((arm.label, point), []).append(trials.results[config.id])
             used.append(config)
         for (label, point), ended in results.items():
             values = [_held_out(result, trials.function.trains) for result in ended]
             finite = [value for value in values if value is not None]
             # One divergent trial disqualifies a setting.
             scores[label][point] = statistics.fmean(finite) if len(finite) == len(values) else None
-        higher = next(iter(results.values()))[0].higher_is_better if results else trials.higher_is_better
+        higher = next(iter(trials.results.values())).higher_is_better
         best = {arm.label: _best(scores[arm.label], grid, arm.label, higher) for arm in arms}
         if not _extend(grid, best, added):
             ids = {config.id: None for config in used}
@@ -114,8 +106,25 @@ def tune(trials: Trials, arms: Sequence[Arm], grid: Grid, seeds: int) -> Tuned:
             return Tuned(grid, scores, best, len(ids), cost, seeds, sum(added.values()))
 
 
-def _at(trials: Trials, arm: Arm, grid: Grid, point: Point) -> Config:
-    return at(trials.function, arm.config, dict(zip(grid, point, strict=True)))
+def tuning_configs(
+    function: UserFunction, arms: Sequence[Arm], grid: Grid, points: Sequence[Point], seeds: int
+) -> list[tuple[Arm, Point, Config]]:
+    """Every arm at every point, with the seeds of tuning."""
+    held_out = _held_out_count(function)
+    return [
+        (arm, point, replace(_at(function, arm, grid, point), seed=FIRST_SEED + k, hold_out=held_out))
+        for k in range(seeds)
+        for point in points
+        for arm in arms
+    ]
+
+
+def _at(function: UserFunction, arm: Arm, grid: Grid, point: Point) -> Config:
+    return at(function, arm.config, dict(zip(grid, point, strict=True)))
+
+
+def _describe(grid: Grid, point: Point) -> str:
+    return ", ".join(f"{name}={format_value(value)}" for name, value in zip(grid, point, strict=True))
 
 
 def _held_out_count(function: UserFunction) -> int:

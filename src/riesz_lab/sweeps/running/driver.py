@@ -19,7 +19,7 @@ from riesz_lab.store import StoredTrial, read_trial
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.running.executor import Ended, Executor
 from riesz_lab.sweeps.running.pending import Pending
-from riesz_lab.sweeps.running.worker import Accelerator, TrialJob
+from riesz_lab.sweeps.running.worker import Accelerator, Train, TrialJob, train_config
 from riesz_lab.training.signals import Interrupts
 
 LOOK_EVERY = 0.5
@@ -37,6 +37,8 @@ class RunSettings:
     save_every: float = 60.0
     sweep: str = ""
     family: int = 0
+    train: Train = train_config
+    stop_at_failure: bool = False  # start no more trials; those that run are waited for
 
 
 class Watcher:
@@ -130,6 +132,9 @@ class _Driver:
     ) -> None:
         into[config.id] = status
         self.pending.waiting.pop(config.id, None)
+        if into is self.pending.failed and self.settings.stop_at_failure:
+            self.ready.clear()
+            self.later.clear()
         self.watcher.ended(config, stored, time.monotonic() - began, status if into is self.pending.failed else "")
 
 
@@ -151,4 +156,5 @@ def _job(config: Config, threads: int, settings: RunSettings) -> TrialJob:
         save_every=settings.save_every,
         sweep=settings.sweep,
         family=settings.family,
+        train=settings.train,
     )

@@ -82,7 +82,8 @@ class _Worker:
             with _set_environment(environment):
                 if FORKS:
                     # Libraries read the environment when they are imported, which the server does.
-                    forkserver.set_forkserver_preload(["lightning_fabric", run_process.__module__])
+                    trains = getattr(job.train, "func", job.train).__module__
+                    forkserver.set_forkserver_preload(["lightning_fabric", run_process.__module__, trains])
                     forkserver.ensure_running()
                 self.process.start()
         except BaseException:

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, Literal, get_args
@@ -34,9 +35,23 @@ STOPPED = 143
 EXITS: dict[int, How] = {0: "done", 75: "busy", STOPPED: "stopped", 1: "failed"}
 
 
+def train_config(config: Config, job: "TrialJob") -> bool:
+    """Train a config by itself, as `riesz train` does; False if it was complete already."""
+    return train(
+        config,
+        runs=job.runs,
+        data_dir=job.data_dir,
+        hardware=Hardware(accelerator=job.accelerator),
+        save_every=job.save_every,
+    ).trained
+
+
+Train = Callable[[Config, "TrialJob"], bool]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialJob:
-    """A trial to train, as plain values that travel between processes and machines."""
+    """A trial to train, as values that travel between processes and machines."""
 
     id: str  # of the trial
     config: dict[str, Any]  # its settings
@@ -47,6 +62,7 @@ class TrialJob:
     save_every: float = 60.0  # seconds between two checkpoints
     sweep: str = ""  # the sweep it is run for, and how many comparisons that plans
     family: int = 0
+    train: Train = train_config  # a function that can be imported, or a `functools.partial` of one
 
 
 def work(job: TrialJob) -> How:
@@ -57,13 +73,7 @@ def work(job: TrialJob) -> How:
     try:
         if job.sweep:
             trial.add_sweep(job.sweep, job.family)
-        outcome = train(
-            trial.config,
-            runs=job.runs,
-            data_dir=job.data_dir,
-            hardware=Hardware(accelerator=job.accelerator),
-            save_every=job.save_every,
-        )
+        trained = job.train(trial.config, job)
     except BusyError:
         return "busy"
     except StoppedError:
@@ -77,7 +87,7 @@ def work(job: TrialJob) -> How:
             trial.fail(reason, traceback.format_exc())
             trial.add_event("failed")
         return "failed"
-    if outcome.trained:
+    if trained:
         trial.add_event("completed")
     trial.failure_file.unlink(missing_ok=True)
     return "done"

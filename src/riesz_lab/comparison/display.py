@@ -1,0 +1,157 @@
+"""What is shown while a comparison runs: a line per trial and, in a terminal, a table of narrowing intervals."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from riesz_lab.errors import printable
+from riesz_lab.statistics.sequential import Sequential
+from riesz_lab.statistics.verdict import format_signed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+BAR = 31
+"""Characters of an interval's drawing; odd, so that zero has one in the middle."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a comparison has come to after a pair.
+
+    Attributes:
+        judged: the judgement of every arm, at its last look.
+        active: the arms that had this pair.
+        hopeless: arms that get no more pairs, since no conclusion is in reach.
+        percent: whether scores are printed in percent.
+        note: how far it is.
+    """
+
+    judged: Mapping[str, Sequential]
+    active: Sequence[str]
+    hopeless: Container[str]
+    percent: bool
+    note: str
+
+
+class Display:
+    """Lines alone, for a file or for a function of the caller's."""
+
+    def __init__(self, say: Callable[[str], None]):
+        self._say = say
+
+    def say(self, text: str) -> None:
+        self._say(text)
+
+    def running(self, titles: list[str]) -> None:
+        """The trials that run now."""
+
+    def look(self, look: Look) -> None:
+        """The judgement of every arm after a pair."""
+        for label in look.active:
+            self.say(f"  {label}: {describe_look(look, label)}")
+        self.say(f"  {look.note}")
+
+    def close(self) -> None:
+        """The comparison is over."""
+
+
+class LiveDisplay(Display):
+    """Lines scroll above a table with a row per arm: its interval, drawn about zero and the margin."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self.now: list[str] = []
+        self.last: Look | None = None
+        self.screen = Live(get_renderable=self.table, refresh_per_second=4, transient=True)
+        self.screen.start()
+        super().__init__(lambda text: self.screen.console.print(printable(text), highlight=False, markup=False))
+
+    def running(self, titles: list[str]) -> None:
+        self.now = titles
+
+    def look(self, look: Look) -> None:
+        self.last = look
+
+    def close(self) -> None:
+        self.screen.stop()
+        # The table is gone from the screen: its last state stays as lines.
+        if self.last is not None:
+            super().look(replace(self.last, active=list(self.last.judged)))
+
+    def table(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        caption = f"now: {'; '.join(self.now)}" if self.now else None
+        if self.last is None:
+            return Table(caption=caption, box=None)
+        table = Table(title=self.last.note, caption=caption)
+        for head in ("arm", "pairs", "difference", "interval", "", "conclusion"):
+            table.add_column(head, justify="right" if head in ("pairs", "difference", "interval") else "left")
+        reach = _reach(self.last.judged)
+        for label, each in self.last.judged.items():
+            difference = format_signed(each.difference, self.last.percent) if each.n else ""
+            cells = (difference, _ends(each, self.last.percent), draw(each, reach), _conclusion(self.last, label))
+            table.add_row(Text(label), str(each.n), *map(Text, cells))
+        return table
+
+
+def make_display(live: bool, say: Callable[[str], None]) -> Display:
+    return LiveDisplay() if live and sys.stdout.isatty() else Display(say)
+
+
+def describe_look(look: Look, label: str) -> str:
+    """For example "undecided after 4 pairs, -0.31 to +1.02"."""
+    judged = look.judged[label]
+    ends = _ends(judged, look.percent)
+    return f"{_conclusion(look, label)} after {judged.n} pairs" + (f", {ends}" if ends else "")
+
+
+def _conclusion(look: Look, label: str) -> str:
+    return look.judged[label].conclusion + (" and hopeless" if label in look.hopeless else "")
+
+
+def draw(judged: Sequential, reach: float) -> str:
+    """An interval as characters, about zero in the middle; dots mark the margin on either side.
+
+    Example:
+        >>> from riesz_lab.statistics.sequential import sequential
+        >>> draw(sequential([0.9, 1.2, 1.0, 1.1, 0.8, 1.0], margin=0.5), 2.0)
+        '           .   |   .-+-        '
+    """
+    middle = BAR // 2
+
+    def place(value: float) -> int:
+        return max(0, min(BAR - 1, middle + round(middle * value / reach)))
+
+    cells = [" "] * BAR
+    for value in (-judged.margin, judged.margin):
+        if abs(value) <= reach:
+            cells[place(value)] = "."
+    low, high = judged.interval or (-math.inf, math.inf)
+    if math.isfinite(low):
+        first, last = place(low), place(high)
+        cells[first : last + 1] = "-" * (last - first + 1)
+    cells[middle] = "|"
+    if judged.n:
+        cells[place(judged.difference)] = "+"
+    return "".join(cells)
+
+
+def _reach(judged: Mapping[str, Sequential]) -> float:
+    """The largest value of the drawing: twice the margin, or the narrowest interval in full."""
+    ends = [max(map(abs, each.interval)) for each in judged.values() if each.interval]
+    finite = [end for end in ends if math.isfinite(end)]
+    return max([2 * max(each.margin for each in judged.values()), *([min(finite)] if finite else [])])
+
+
+def _ends(judged: Sequential, percent: bool) -> str:
+    if judged.interval is None or not math.isfinite(judged.interval[0]):
+        return ""
+    return " to ".join(format_signed(end, percent) for end in judged.interval)
