@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
-import math
 import os
 import shlex
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import arg
 
-from riesz_lab.errors import ConfigError
+from riesz_lab.commands.parsing import parse
+from riesz_lab.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from riesz_lab.commands.report import Format
     from riesz_lab.comparison import Answer
-    from riesz_lab.report.evidence import Evidence
 
 USAGE = """usage: riesz compare FILE.py:FUNCTION [options]
 
@@ -32,25 +32,28 @@ Both may take settings: train(attach, seed, lr=0.1).
   riesz compare mine.py:train                               five seeds, at your function's settings
   riesz compare mine.py:train --tune lr --until-sure        each arm at its best rate, seeds until it is conclusive
   riesz compare mine.py:train --plan --margin 0.3points     how many seeds would that take?
+  riesz compare mine.py:train --workers 4 --dry-run         which trials, and how long?
 
 All options: riesz compare FILE.py:FUNCTION --help"""
 
-HEAD = ("method", "conclusion", "pairs", "difference", "interval, valid at every look", "alpha")
 COUNTS = ("--seeds", "--budget")
-SWITCHES = ("--until-sure", "--plan", "--fresh")
+SWITCHES = ("--until-sure", "--plan", "--fresh", "--dry-run", "--open")
+SETTINGS = ("epochs", "batch_size", "optimizer", "lr")
+QUESTION = ("metrics", "seeds", "controls", "score", "margin", "tune_seeds", "until_sure", "budget", "plan")
 
 
 def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0
-    options = tyro.cli(_options, prog="riesz compare", description="Compare metrics on your own model.", args=arguments)
+    about = "Train with and without each metric on your own model and data, and answer in words."
+    options = parse(_options, arguments, prog="riesz compare", description=about)
     _run(options, _without_counts(arguments))
     return 0
 
 
 def _options(
-    function: Annotated[str, tyro.conf.Positional],
+    function: Annotated[str, tyro.conf.Positional, arg(metavar="FILE.py:FUNCTION")],
     metrics: tuple[str, ...] = ("reweighted-l2", "sobolev-tilde"),
     seeds: int = 5,
     controls: bool = False,
@@ -59,7 +62,7 @@ def _options(
     margin: str = "0.002",
     set: tuple[str, ...] = (),  # noqa: A002 - the option's name
     tune: tuple[str, ...] = (),
-    tune_seeds: int = 2,
+    tune_seeds: int = 3,
     until_sure: bool = False,
     budget: int = 50,
     plan: bool = False,
@@ -68,8 +71,14 @@ def _options(
     batch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 100)")] = None,
     optimizer: Annotated[str | None, arg(metavar="STR", help_behavior_hint="(default: sgd)")] = None,
     lr: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.01)")] = None,
+    workers: Annotated[int, arg(metavar="INT")] = 1,
+    threads: Annotated[int | None, arg(metavar="INT")] = None,
+    executor: Literal["local", "ray"] = "local",
+    dry_run: bool = False,
     runs: Path = Path("runs"),
     output: Annotated[Path, arg(aliases=("-o",))] = Path("report.html"),
+    open: bool = False,  # noqa: A002 - the option's name
+    progress: Literal["auto", "live", "plain", "none"] = "auto",
 ) -> dict[str, Any]:
     """Compare.
 
@@ -92,104 +101,101 @@ def _options(
         batch_size: for build.
         optimizer: for build: sgd, adam, adamw, or package.module:Class.
         lr: for build: the learning rate; for train it is a setting: --set lr=0.1.
+        workers: trials at once, each in a process of its own; 1 is in this process.
+        threads: threads of each trial; its share of the cores if not given.
+        executor: local is processes on this machine; ray is a Ray cluster.
+        dry_run: list the trials, which of them are stored, and stop.
         runs: folder of all trials.
         output: the report: .html, .md or .csv.
+        open: open the page in the browser.
+        progress: live in a terminal, plain lines elsewhere, or none.
     """
     return locals()
 
 
 def _run(options: dict[str, Any], command: list[str]) -> None:
-    from riesz_lab.commands.report import content, format_of, write
+    from riesz_lab.commands.report import format_of, write
     from riesz_lab.comparison import compare
-    from riesz_lab.report import report
+    from riesz_lab.comparison.question import ask, list_trials
+    from riesz_lab.comparison.trials import Execution
     from riesz_lab.utils.importing import load_object
 
-    function, output, runs = options["function"], options["output"], options["runs"]
+    name, output, runs = options["function"], options["output"], options["runs"]
     kind = format_of(output)  # fails before anything is trained
     _check_folder(output)
-    asked = ("epochs", "batch_size", "optimizer", "lr")
-    settings = {name: options[name] for name in asked if options[name] is not None} | read_settings(options["set"])
-    given = ("metrics", "seeds", "controls", "score", "margin", "tune_seeds", "until_sure", "budget", "plan", "fresh")
+    if ":" not in name:
+        raise ConfigError(_which_function(name))
+    function = load_object("function", name)
+    settings = {each: options[each] for each in SETTINGS if options[each] is not None} | read_settings(options["set"])
+    asked = {each: options[each] for each in QUESTION}
+    asked["tune"] = [each for text in options["tune"] for each in text.split(",") if each]
+    asked["higher_is_better"] = not options["lower_is_better"]
+    execution = {each: options[each] for each in ("workers", "threads", "executor")}
+    if options["dry_run"]:
+        question = ask(function, **asked, settings=settings)
+        where = Execution(options["workers"], options["threads"], options["executor"])
+        where.trains(question.function)
+        print(list_trials(question, runs, options["workers"]))
+        return
+    silent = options["progress"] == "none"
     answer = compare(
-        load_object("function", function),
-        **{name: options[name] for name in given},
-        tune=[name for text in options["tune"] for name in text.split(",") if name],
-        higher_is_better=not options["lower_is_better"],
+        function,
+        **asked,
+        **execution,
+        fresh=options["fresh"],
         runs=runs,
-        say=lambda line: print(line, flush=True),
+        say=(lambda line: None) if silent else (lambda line: print(printable(line), flush=True)),
+        live=options["progress"] in ("auto", "live"),
         command=shlex.join(["riesz", "compare", *command]),
         **settings,
     )
-    print(f"\n{answer.text}\n")
+    print(f"\n{printable(answer.text, keep=chr(10))}\n")
     if answer.plan is not None:
         return
     print(f"{statistics(answer)}\n")
-    evidence = report.read(runs / answer.sweep.name, margin=answer.sweep.margin)
-    # Trials of the function as it was before it was changed lie there too.
-    wanted = {config.id for config in answer.sweep.all_configs()}
-    evidence.store.trials = [trial for trial in evidence.store.trials if trial.config.id in wanted]
-    # Arms may differ in their settings, which the report would not put into one table by itself.
-    evidence.tables = [answer]
-    title = f"{function}: with and without"
-    if answer.verdicts is None:
-        write(output, content(kind, evidence, output, title))
-    else:
-        write(output, _sequential_content(kind, answer, evidence, output, title))
+    write(output, _content(kind, answer, output, runs, f"{name}: with and without"))
+    if options["open"] and str(output) != "-":
+        webbrowser.open(output.resolve().as_uri())
 
 
-def _sequential_content(kind: Format, answer: Answer, evidence: Evidence, output: Path, title: str) -> str:
-    """A report without any statistic that assumes a number of pairs fixed in advance."""
-    from riesz_lab.report import appendix
-    from riesz_lab.report.content import Finding, Page, Section, Table
+def _content(kind: Format, answer: Answer, output: Path, runs: Path, title: str) -> str:
+    """The page of the answer as text of that format."""
+    from riesz_lab.report.compare_page import answer_content, sequential_table
+    from riesz_lab.report.comparison_view import comparisons_csv, table_csv
     from riesz_lab.report.markdown import markdown
     from riesz_lab.report.page import html
+    from riesz_lab.store import Store
 
-    assert answer.verdicts is not None
-    rows = _sequential_rows(answer)
     if kind == "csv":
-        return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in (HEAD, *rows))
-    arms = zip(answer.verdicts.arms.items(), answer.answers, strict=True)
-    page = Page(
-        title=title,
-        lead=[*answer.answers, *answer.warnings, *answer.next_steps],
-        sections=[
-            Section(
-                name="answer",
-                title="Conclusions",
-                text=answer.notes,
-                findings=[Finding(each.conclusion, label, sentence) for (label, each), sentence in arms],
-                blocks=[Table(caption="All arms", head=HEAD, rows=rows, numbers=frozenset(range(2, len(HEAD))))],
-            ),
-            appendix.layers(evidence),
-            appendix.environments(evidence),
-            appendix.settings(evidence),
-            appendix.trials(evidence, None if str(output) == "-" else output.resolve().parent),
-        ],
-    )
+        judged = answer.verdicts
+        return comparisons_csv([answer]) if judged is None else table_csv(sequential_table(judged.arms, answer.percent))
+    home = None if str(output) == "-" else output.resolve().parent
+    page = answer_content(answer, Store(runs / answer.sweep.name), title, home)
     return html(page) if kind == "html" else markdown(page)
 
 
 def statistics(answer: Answer) -> str:
     """The table below the answer: of a fixed number of pairs, or of a sequence of looks, never of both."""
+    from riesz_lab.report.compare_page import sequential_table
     from riesz_lab.report.comparison_view import format_comparisons
     from riesz_lab.utils.tables import table
 
     if answer.verdicts is None:
         return format_comparisons(answer)
-    return table(HEAD, _sequential_rows(answer), right=range(2, len(HEAD)))
+    shown = sequential_table(answer.verdicts.arms, answer.percent)
+    return table(shown.head, [[cell.text for cell in row] for row in shown.cells()], right=shown.numbers)
 
 
-def _sequential_rows(answer: Answer) -> list[list[str]]:
-    from riesz_lab.statistics.verdict import format_signed
-
-    assert answer.verdicts is not None
-    rows = []
-    for label, each in answer.verdicts.arms.items():
-        low, high = each.interval or (-math.inf, math.inf)
-        ends = " to ".join(format_signed(end, answer.percent) for end in (low, high)) if math.isfinite(low) else ""
-        difference = format_signed(each.difference, answer.percent) if each.n else ""
-        rows.append([label, each.conclusion, str(each.n), difference, ends, f"{each.alpha:.3g}"])
-    return rows
+def _which_function(path: str) -> str:
+    """The message for a file without a function: those of its functions that could be meant. The file is not run."""
+    expected = f"function: expected FILE.py:FUNCTION or package.module:FUNCTION, got {path!r}"
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return expected
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    shown = [f"{node.name}({ast.unparse(node.args)})" for node in functions]
+    return f"{expected}; its functions: {', '.join(shown) or 'none'}"
 
 
 def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from riesz_lab.commands.report import write
 from riesz_lab.data import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
-from riesz_lab.report.compare_page import compare_page
+from riesz_lab.report.compare_page import compare_content
 from riesz_lab.report.comparison_view import format_comparisons
+from riesz_lab.report.page import html
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Arm, Sweep, results
 from riesz_lab.sweeps.running.display import make_display
@@ -82,7 +83,8 @@ def demo(
     print(f"\n{format_comparisons(table)}")
     print(f"\n{time.monotonic() - began:.0f} s. Stored: {(runs / sweep.name).resolve()}")
     target = runs / sweep.name / "report.html"
-    write(target, compare_page(table, store, title="The demo of riesz", home=target.parent))
+    title = "Does a metric help a small CNN on 1,000 digits?"
+    write(target, html(compare_content(table, store, title, home=target.parent)))
 
 
 def demo_sweep(seeds: int) -> Sweep:

@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from riesz_lab.commands.parsing import parse
+from riesz_lab.comparison.record import read_records
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.statistics import paired
@@ -59,8 +60,20 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     else:
         _list_groups(trials)
     print(f"{len(trials)} trials in {runs}")
+    _print_comparisons(runs)
     _print_broken(store)
     return 0
+
+
+def _print_comparisons(runs: Path) -> None:
+    """What `riesz compare` has answered."""
+    records, broken = read_records(runs)
+    for path, compared in records.items():
+        print(printable(f"\n{compared.function}, {compared.score} ({path}):", keep="\n"))
+        for line in (*compared.answers, *compared.warnings):
+            print(printable(f"  {line}"))
+    for path, reason in broken.items():
+        print(printable(f"left out: {path} ({reason})"))
 
 
 def _list_groups(trials: list[StoredTrial]) -> None:

@@ -23,7 +23,7 @@ from riesz_lab.training.progress import clock
 from riesz_lab.utils.tables import table
 
 METRICS = ("reweighted-l2", "sobolev-tilde")
-TUNE_SEEDS = 2
+TUNE_SEEDS = 3
 
 
 @dataclass(frozen=True)

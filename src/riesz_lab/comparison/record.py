@@ -20,6 +20,8 @@ from riesz_lab.errors import BadFileError
 from riesz_lab.store.files import read_json
 from riesz_lab.utils import atomic
 
+PATTERNS = ("comparison-*.json", "*/comparison-*.json")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArmRecord:
@@ -37,11 +39,11 @@ class ArmRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class RateRecord:
-    """A point of the grid: the settings, and the mean held-out score of an arm there; None if it diverged."""
+    """A point of the grid: the settings, and the held-out scores of an arm there, by seed; None where it diverged."""
 
     label: str
     settings: dict[str, Any]
-    held_out: float | None
+    held_out: list[float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,11 @@ class ComparisonRecord:
     warnings: list[str]
     next_steps: list[str]
     notes: list[str]
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a table of a fixed number of pairs holds for its trials: judged once, at one setting for all arms."""
+        return not self.sequential and not self.best
 
 
 def make_record(answer: Answer) -> ComparisonRecord:
@@ -87,7 +94,7 @@ def make_record(answer: Answer) -> ComparisonRecord:
                 interval=_ends(shown.interval) if shown else None,
             )
         )
-    points = [] if tuned is None else [(label, *each) for label, by in tuned.scores.items() for each in by.items()]
+    points = [] if tuned is None else [(label, *each) for label, by in tuned.by_seed.items() for each in by.items()]
     return ComparisonRecord(
         function=answer.function,
         score=answer.score,
@@ -97,8 +104,8 @@ def make_record(answer: Answer) -> ComparisonRecord:
         budget=None if answer.verdicts is None else answer.verdicts.budget,
         arms=arms,
         tuned=[
-            RateRecord(label=label, settings=dict(zip(tuned.grid, point, strict=True)), held_out=score)
-            for label, point, score in points
+            RateRecord(label=label, settings=dict(zip(tuned.grid, point, strict=True)), held_out=scores)
+            for label, point, scores in points
             if tuned is not None
         ],
         best={} if tuned is None else tuned.best,
@@ -121,15 +128,21 @@ def write_record(answer: Answer, runs: Path) -> Path:
     return path
 
 
-def read_records(folder: Path) -> list[ComparisonRecord]:
-    """The comparisons stored in a folder of trials; an error names a file that is none."""
-    records = []
-    for path in sorted(folder.glob("comparison-*.json")):
+def read_records(*folders: Path) -> tuple[dict[Path, ComparisonRecord], dict[Path, str]]:
+    """The comparisons below some folders, by file; and the files that are none, with the reason."""
+    records: dict[Path, ComparisonRecord] = {}
+    broken: dict[Path, str] = {}
+    # As trials: RUNS/<recipe>, or the folder of one recipe.
+    for path in sorted({path for folder in folders for p in PATTERNS for path in folder.glob(p)}):
         try:
-            records.append(msgspec.convert(read_json(path), ComparisonRecord))
-        except msgspec.ValidationError as error:
-            raise BadFileError(f"{path} is not a comparison: {error}") from None
-    return records
+            record = msgspec.convert(read_json(path), ComparisonRecord)
+            names = {tuple(settings) for settings in record.best.values()}
+            if any(set(point.settings) != set(name) for point in record.tuned for name in names):
+                raise BadFileError("its points have other settings than its best ones")
+            records[path] = record
+        except (msgspec.ValidationError, BadFileError) as error:
+            broken[path] = f"not a comparison: {error}"
+    return records, broken
 
 
 def _finite(value: float) -> float | None:

@@ -193,7 +193,8 @@ class _Watcher(Watcher):
         self.trials.seconds[config.id] = sum(map(seconds_of, trial.timing()))
         row = trial.result.last
         if config.hold_out and row is not None and HELD_OUT in row:
-            row = {HELD_OUT: row[HELD_OUT]}  # the choice is made by this alone; the test score is not shown
+            # The choice is made by this alone; the test score is not shown.
+            row = {f"held-out {trial.result.score}": row[HELD_OUT]}
         scores = "diverged" if row is None else progress.format_scores(row)
         done = f"{self.done:>{len(str(self.total))}}"
         number = self.number.format(done=done, total=self.total)

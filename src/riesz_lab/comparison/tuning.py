@@ -38,8 +38,9 @@ class Tuned:
     Attributes:
         grid: all values that were tried, by setting, with what the grid was extended by.
         scores: the mean held-out score by arm and point of the grid; None where a trial diverged.
+        by_seed: the held-out scores behind these means, one per seed.
         best: the point of each arm.
-        trials: how many were needed.
+        ids: of the trials that were needed.
         seconds: what they took.
         seeds: trials per arm and point.
         extended: how many values the grid grew by.
@@ -47,11 +48,17 @@ class Tuned:
 
     grid: Grid
     scores: dict[str, dict[Point, float | None]]
+    by_seed: dict[str, dict[Point, list[float | None]]]
     best: dict[str, Values]
-    trials: int
+    ids: tuple[str, ...]
     seconds: float
     seeds: int
     extended: int
+
+    @property
+    def trials(self) -> int:
+        """How many were needed."""
+        return len(self.ids)
 
     @property
     def at_the_edge(self) -> list[str]:
@@ -82,28 +89,25 @@ def tune(trials: Trials, arms: Sequence[Arm], grid: Grid, seeds: int) -> Tuned:
     """Try every arm at every point; extend the grid while a best value lies at its edge."""
     grid = {name: list(values) for name, values in grid.items()}
     scores: dict[str, dict[Point, float | None]] = {arm.label: {} for arm in arms}
-    used: list[Config] = []
+    by_seed: dict[str, dict[Point, list[float | None]]] = {arm.label: {} for arm in arms}
+    ids: dict[str, None] = {}
     added = {(name, side): 0 for name in grid for side in (0, 1)}
     while True:
         new = [point for point in itertools.product(*grid.values()) if point not in scores[arms[0].label]]
         jobs = tuning_configs(trials.function, arms, grid, new, seeds)
         batch = [(config, f"{arm.label}, {_describe(grid, point)}, seed {config.seed}") for arm, point, config in jobs]
         trials.run(batch, "tuning {done}/{total}")
-        results: dict[tuple[str, Point], list[Result]] = {}
         for arm, point, config in jobs:
-            results.setdefault((arm.label, point), []).append(trials.results[config.id])
-            used.append(config)
-        for (label, point), ended in results.items():
-            values = [_held_out(result, trials.function.trains) for result in ended]
-            finite = [value for value in values if value is not None]
+            by_seed[arm.label].setdefault(point, []).append(held_out_score(trials.results[config.id]))
+            ids[config.id] = None
+        for label, by_point in by_seed.items():
             # One divergent trial disqualifies a setting.
-            scores[label][point] = statistics.fmean(finite) if len(finite) == len(values) else None
+            scores[label] = {point: _mean(values) for point, values in by_point.items()}
         higher = next(iter(trials.results.values())).higher_is_better
         best = {arm.label: _best(scores[arm.label], grid, arm.label, higher) for arm in arms}
         if not _extend(grid, best, added):
-            ids = {config.id: None for config in used}
             cost = sum(trials.seconds[id_] for id_ in ids)
-            return Tuned(grid, scores, best, len(ids), cost, seeds, sum(added.values()))
+            return Tuned(grid, scores, by_seed, best, tuple(ids), cost, seeds, sum(added.values()))
 
 
 def tuning_configs(
@@ -136,11 +140,15 @@ def _held_out_count(function: UserFunction) -> int:
     return max(1, len(train) // 10)
 
 
-def _held_out(result: Result, trains: bool) -> float | None:
-    if result.last is None:
-        return None
-    value = result.last.get(HELD_OUT) if trains else result.value()
+def held_out_score(result: Result) -> float | None:
+    """What a tuning trial is judged by: a user's loop returns it, the lab's loop is tested on held-out data."""
+    value = None if result.last is None else result.last.get(HELD_OUT, result.value())
     return None if value is None else float(value)
+
+
+def _mean(values: list[float | None]) -> float | None:
+    finite = [value for value in values if value is not None]
+    return statistics.fmean(finite) if len(finite) == len(values) else None
 
 
 def _best(scores: dict[Point, float | None], grid: Grid, label: str, higher: bool) -> Values:

@@ -5,73 +5,118 @@ It has no table of the paper: it is about somebody's network.
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from riesz_lab.report import appendix, page
+from riesz_lab.comparison import Answer
+from riesz_lab.comparison.record import ComparisonRecord, make_record
+from riesz_lab.config import OWN
+from riesz_lab.report import appendix
 from riesz_lab.report.comparison_view import comparison_table
 from riesz_lab.report.content import Cell, Finding, Page, Section, number
 from riesz_lab.report.content import Table as PageTable
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import Evidence, Methods
 from riesz_lab.report.figure import Figure
-from riesz_lab.report.figures.pairs import Intervals, pairs, rate_curves, trials_by_rate, tuning_curves
+from riesz_lab.report.figures.pairs import Intervals, pairs, rate_curves, tuning_curve
 from riesz_lab.report.figures.series import epoch_panels
+from riesz_lab.report.labels import color
+from riesz_lab.statistics.sequential import Sequential
+from riesz_lab.statistics.verdict import format_signed
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Table
 
+MOST_CURVES = 6
+HEAD = ("method", "conclusion", "pairs", "difference", "interval, valid at every look", "alpha")
 
-def compare_page(
-    table: Table,
-    store: Store,
-    *,
-    title: str,
-    answer: Sequence[str] = (),
-    notes: Sequence[str] = (),
-    intervals: Intervals | None = None,
-    home: Path | None = None,
-) -> str:
-    """The page as HTML.
+
+def answer_content(answer: Answer, store: Store, title: str, home: Path | None = None) -> Page:
+    """The page of an answer of `riesz_lab.compare`.
 
     Args:
-        table: the comparison.
-        store: its trials, and those that tuned it.
-        title: the question, or what was compared.
-        answer: the answer in words; the conclusions of the table if there is none.
-        notes: what to do next and how the answer came about, below the picture.
-        intervals: by label, the intervals of a comparison that was looked at after every pair. Statistics of a fixed
-            number of pairs are left out then.
+        answer: the answer.
+        store: where its trials are.
+        title: the question.
         home: the folder of the page, for links to trials; there are none if it is None.
     """
-    return page.html(compare_content(table, store, title, answer, notes, intervals, home))
+    ids = {config.id for config in answer.sweep.all_configs()} | set(answer.tuned.ids if answer.tuned else ())
+    # Trials of the function as it was before it was changed lie there too.
+    store.trials = [trial for trial in store.trials if trial.config.id in ids]
+    judged = None if answer.verdicts is None else answer.verdicts.arms
+    return compare_content(
+        answer,
+        store,
+        title,
+        answer=answer.answers,
+        warnings=answer.warnings,
+        next_steps=answer.next_steps,
+        notes=answer.notes,
+        judged=judged,
+        record=None if answer.tuned is None else make_record(answer),
+        home=home,
+    )
 
 
 def compare_content(
     table: Table,
     store: Store,
     title: str,
+    *,
     answer: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+    next_steps: Sequence[str] = (),
     notes: Sequence[str] = (),
-    intervals: Intervals | None = None,
+    judged: Mapping[str, Sequential] | None = None,
+    record: ComparisonRecord | None = None,
     home: Path | None = None,
 ) -> Page:
-    """The content of the page."""
+    """The content of the page.
+
+    Args:
+        table: the comparison.
+        store: its trials, and those that tuned it.
+        title: the question, or what was compared.
+        answer: the answer in words; the conclusions of the table if there is none.
+        warnings: what a reader must know before believing it.
+        next_steps: what to do now.
+        notes: how the answer came about, below the picture.
+        judged: by label, the judgements of a comparison that was looked at after every pair. Statistics of a fixed
+            number of pairs are left out then.
+        record: how settings were tuned.
+        home: the folder of the page, for links to trials; there are none if it is None.
+    """
     evidence = Evidence(store, margin=table.sweep.margin)
-    sections = [_answer(table, answer, intervals), *_notes(notes)]
-    if intervals is None:
-        full = Section(name="statistics", title="Statistics", blocks=[comparison_table(table)])
-        sections.append(full)
-    sections += [*_rates(table, store), *_curves(table, evidence)]
+    intervals = None if judged is None else {label: each.interval for label, each in judged.items()}
+    shown = comparison_table(table) if judged is None else sequential_table(judged, table.percent)
+    sections = [
+        _answer(table, [*answer, *warnings, *next_steps], intervals),
+        Section(name="statistics", title="Statistics", text=notes, blocks=[shown]),
+        *_tuning(record, table),
+        *_curves(table, evidence),
+    ]
     layers = appendix.layers(evidence)
     sections += [layers] if layers.blocks else []
     sections += [*_step_times(table), appendix.settings(evidence), appendix.trials(evidence, home)]
     return Page(title=title, sections=sections)
 
 
+def sequential_table(judged: Mapping[str, Sequential], percent: bool) -> PageTable:
+    """A row per arm; every number holds at every look."""
+    rows: list[list[Cell | str]] = []
+    for label, each in judged.items():
+        low, high = each.interval or (-math.inf, math.inf)
+        ends = " to ".join(format_signed(end, percent) for end in (low, high)) if math.isfinite(low) else ""
+        difference = Cell(format_signed(each.difference, percent), each.difference) if each.n else ""
+        rows.append([label, each.conclusion, number(each.n), difference, ends, number(each.alpha, ".3g")])
+    caption = "Conclusions, valid at every look"
+    return PageTable(caption=caption, head=HEAD, rows=rows, numbers=frozenset(range(2, len(HEAD))))
+
+
 def _answer(table: Table, answer: Sequence[str], intervals: Intervals | None) -> Section:
     findings = []
-    if not answer and intervals is None:
+    if not answer:
         for label, comparison in table.comparisons.items():
             subject = f"{label} against {table.rows[label].arm.baseline}"
             findings.append(Finding(comparison.verdict, subject, f"{comparison.sentence}."))
@@ -81,25 +126,31 @@ def _answer(table: Table, answer: Sequence[str], intervals: Intervals | None) ->
     return Section(name="answer", title="Answer", text=answer, findings=findings, blocks=blocks, missing=missing)
 
 
-def _notes(notes: Sequence[str]) -> list[Section]:
-    return [Section(name="next", title="What to do next", text=notes)] if notes else []
+def rate_figures(record: ComparisonRecord, colors: Mapping[str, int]) -> list[Figure]:
+    """The rate curves of a tuned comparison, and the expected best score after k tuning trials."""
+    budget = tuning_curve(record, colors)
+    return [*rate_curves(record, colors), *([budget] if budget else [])]
 
 
-def _rates(table: Table, store: Store) -> list[Section]:
-    by_rate = trials_by_rate(store.trials)
-    higher = next((one.higher_is_better for one in table.comparisons.values()), True)
-    figures = (
-        rate_curves(by_rate, table.score, table.percent),
-        tuning_curves(by_rate, table.score, table.percent, higher),
-    )
-    blocks = [figure for figure in figures if figure is not None]
-    return [Section(name="rates", title="Learning rates", blocks=blocks)] if blocks else []
+def _tuning(record: ComparisonRecord | None, table: Table) -> list[Section]:
+    if record is None:
+        return []
+    figures = rate_figures(record, {label: color(row.arm.config) for label, row in table.rows.items()})
+    return [Section(name="rates", title="Tuning", blocks=figures)] if figures else []
+
+
+def _logged(table: Table, methods: Methods) -> list[str]:
+    """The scores to draw by epoch: training and test score of the lab's loop, what a user's loop logged."""
+    keys = dict.fromkeys((table.score.replace("test", "train"), table.score))
+    if next(iter(table.rows.values())).arm.config.optimizer == OWN:
+        rows = [row for trials in methods.values() for trial in trials for row in trial.history()]
+        keys |= dict.fromkeys(key for row in rows for key in row if key not in ("epoch", "step"))
+    return list(keys)[:MOST_CURVES]
 
 
 def _curves(table: Table, evidence: Evidence) -> list[Section]:
     methods = {label: list(row.trials.values()) for label, row in table.rows.items() if row.trials}
-    keys = dict.fromkeys((table.score.replace("test", "train"), table.score))
-    panels = [replace(panel, title="") for panel in epoch_panels(evidence, methods, list(keys))]
+    panels = [replace(panel, title="") for panel in epoch_panels(evidence, methods, _logged(table, methods))]
     if not panels:
         return []
     figure = Figure(

@@ -114,6 +114,14 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
     return buffer.getvalue()
 
 
+def table_csv(table: Table) -> str:
+    """A table as it is shown."""
+    buffer = io.StringIO()
+    rows = [[_defuse(cell.text) for cell in row] for row in table.cells()]
+    csv.writer(buffer, lineterminator="\n").writerows([table.head, *rows])
+    return buffer.getvalue()
+
+
 def _role(row: Row, comparisons: Comparisons) -> str:
     """What an arm without a comparison is in its table: nothing is its baseline where none was run."""
     compared = any(other.arm.baseline == row.arm.label for other in comparisons.rows.values())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from riesz_lab.comparison.record import ComparisonRecord
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.inspection import read_tensors
@@ -28,17 +31,26 @@ Methods = dict[str, list[StoredTrial]]
 
 @dataclass
 class Evidence:
-    """A store, the tables it allows, and benchmark results; the margin is for trials of no sweep."""
+    """A store, the tables it allows, benchmark results, and comparisons of users' functions by file; the margin is for
+    trials of no sweep."""
 
     store: Store
     benchmarks: Sequence[Measurement] = ()
     margin: float = 0.002
+    records: Mapping[Path, ComparisonRecord] = field(default_factory=dict)
+    broken_records: Mapping[Path, str] = field(default_factory=dict)
     _rows: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     _weights: dict[str, dict[str, Array]] = field(default_factory=dict)
 
     @cached_property
     def tables(self) -> list[Table]:
-        return tables(self.store, self.margin)
+        # What was judged at every look, or at settings of each arm's own, is in no table of a fixed number of pairs.
+        judged = {
+            id_ for record in self.records.values() if not record.has_table for arm in record.arms for id_ in arm.trials
+        }
+        store = copy.copy(self.store)
+        store.trials = [trial for trial in store.trials if trial.config.id not in judged]
+        return tables(store, self.margin)
 
     def tables_of(self, *names: str) -> list[Table]:
         """The tables of these sweeps, in full or small form."""

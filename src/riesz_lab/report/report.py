@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from riesz_lab.comparison.record import read_records
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import appendix, benchmarks
 from riesz_lab.report.content import Finding, Page, Section
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.figures.spectra import coarse_to_fine
+from riesz_lab.report.own_functions import own_functions
 from riesz_lab.report.published import paper_tables
 from riesz_lab.report.summary import comparisons, summary
 from riesz_lab.store import Store
@@ -27,7 +29,7 @@ def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
         if not path.is_dir():
             raise LabError(f"expected a folder of trials or benchmark results, got {path}")
     measurements = [measurement for path in paths for measurement in benchmarks.read(path)]
-    evidence = Evidence(Store(*paths), measurements, margin)
+    evidence = Evidence(Store(*paths), measurements, margin, *read_records(*paths))
     if not evidence.store.trials and not evidence.store.broken and not measurements:
         below = ", ".join(map(str, paths))
         raise LabError(f"no trial is stored below {below}; trials are made by riesz demo, riesz train, riesz sweep")
@@ -41,6 +43,7 @@ def build(evidence: Evidence, home: Path | None = None, title: str = "Channel-di
         lead=_lead(evidence),
         sections=[
             summary(evidence),
+            *own_functions(evidence),
             comparisons(evidence),
             paper_tables(evidence),
             *_figure_sections(evidence),

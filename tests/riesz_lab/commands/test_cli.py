@@ -236,5 +236,8 @@ def test_demo_prints_a_table_and_where_it_is_stored(riesz, monkeypatch, tmp_path
     assert all(method in out for method in ("SGD", *demo.METRICS))
     assert "3 pairs" in out
     assert f"Stored: {tmp_path / 'runs' / 'demo'}" in out
-    assert "<h1>The demo of riesz</h1>" in (tmp_path / "runs" / "demo" / "report.html").read_text()
+    assert (
+        "<h1>Does a metric help a small CNN on 1,000 digits?</h1>"
+        in (tmp_path / "runs" / "demo" / "report.html").read_text()
+    )
     assert "3 trials: 3 methods, 1 seeds each; 3 stored before" in riesz("demo", "--seeds", "1")[1]

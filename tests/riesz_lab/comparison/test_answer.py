@@ -243,5 +243,6 @@ def test_arms_at_their_own_rates_are_compared_on_the_page_too(tmp_path, monkeypa
     out = capsys.readouterr().out
     assert "Best: plain lr=" in out
     page = (tmp_path / "r.md").read_text()
-    assert "identical in all 3 pairs" in page
-    assert "1 comparisons of a method with its baseline" in page
+    assert "identical scores in all 3 pairs" in page
+    assert "Held-out score by lr" in page
+    assert "Statistics" in page

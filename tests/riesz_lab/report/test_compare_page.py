@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from riesz_lab.commands.demo import demo_sweep
-from riesz_lab.recipes import recipe
-from riesz_lab.report.compare_page import compare_content, compare_page
-from riesz_lab.report.figures.pairs import expected_best, pairs, rate_of
+from riesz_lab.comparison.record import ComparisonRecord, RateRecord
+from riesz_lab.report.compare_page import compare_content
+from riesz_lab.report.figures.pairs import expected_best, pairs
+from riesz_lab.report.markdown import markdown
+from riesz_lab.report.page import html
+from riesz_lab.statistics.sequential import sequential
 from riesz_lab.store import Store
 from riesz_lab.sweeps import results
 from stored import store_trial
@@ -34,8 +35,22 @@ def table(runs):
     return results(demo_sweep(4), Store(runs))
 
 
+def tuned_record():
+    points = [
+        RateRecord(label=label, settings={"lr": rate}, held_out=scores)
+        for label in ("SGD", "ReweightedL2")
+        for rate, scores in ((0.1, [0.79, 0.81]), (0.01, [0.89, 0.91]), (1.0, [None, None]))
+    ]
+    best = {"SGD": {"lr": 0.01}, "ReweightedL2": {"lr": 0.01}}
+    texts = {"answers": ["It helps."], "warnings": [], "next_steps": [], "notes": []}
+    return ComparisonRecord(
+        function="train", score="accuracy", higher_is_better=True, margin=0.01, sequential=True, budget=9, arms=[],
+        tuned=points, best=best, tuning_trials=12, tuning_seconds=1.0, **texts,
+    )  # fmt: skip
+
+
 def test_the_answer_and_its_picture_come_before_the_contents(runs, table):
-    page = compare_page(table, Store(runs), title="Does it help?")
+    page = html(compare_content(table, Store(runs), "Does it help?"))
     answer = page.index("better by 1.03 points")
     picture = page.index('id="figure-pairs"')
     assert page.index("<h1>Does it help?</h1>") < answer < picture < page.index('<nav aria-label="Contents">')
@@ -44,7 +59,7 @@ def test_the_answer_and_its_picture_come_before_the_contents(runs, table):
 
 
 def test_nothing_of_the_paper_is_on_it(runs, table):
-    text = compare_page(table, Store(runs), title="Does it help?").partition("<script>")[0].lower()
+    text = html(compare_content(table, Store(runs), "Does it help?")).partition("<script>")[0].lower()
     assert "the paper" not in text
     assert "riesz sweep" not in text
 
@@ -58,30 +73,33 @@ def test_every_pair_is_a_dot_and_the_mean_has_the_interval(table):
     assert mean.high == [pytest.approx(100 * high)]
 
 
-def test_given_words_and_intervals_replace_those_of_a_fixed_number_of_pairs(runs, table):
-    intervals = {"ReweightedL2": (-0.5, 0.5), "SobolevTilde": None}
+def test_looks_replace_the_statistics_of_a_fixed_number_of_pairs(runs, table):
+    judged = {label: sequential(list(GAIN.values()), margin=0.005, arms=2) for label in table.comparisons}
     content = compare_content(
-        table, Store(runs), "Title", answer=["It helps."], notes=["Attach it."], intervals=intervals
+        table, Store(runs), "Title", answer=["It helps."], next_steps=["Attach it."], notes=["Why."], judged=judged
     )
-    assert content.sections[0].text == ["It helps."]
+    assert content.sections[0].text == ["It helps.", "Attach it."]
     assert not content.sections[0].findings
-    assert "statistics" not in [section.name for section in content.sections]
+    text = markdown(content)
+    assert "interval, valid at every look" in text
+    assert "Holm" not in text
     mean = next(one for one in content.sections[0].blocks[0].panels[0].series if one.name.startswith("mean"))
-    assert (mean.low, mean.high) == ([-50.0], [50.0])
+    low, high = judged["ReweightedL2"].interval
+    assert (mean.low, mean.high) == ([pytest.approx(100 * low)], [pytest.approx(100 * high)])
 
 
-def test_rates_are_shown_when_there_are_several(runs, table):
+def test_rates_are_shown_when_they_were_tuned(runs, table):
     names = [section.name for section in compare_content(table, Store(runs), "Title").sections]
     assert "rates" not in names
     assert {"curves", "layers", "times", "settings", "trials"} <= set(names)
-    for config in demo_sweep(4).all_configs():
-        store_trial(runs, replace(config, lr=0.1), score=score(config) - 0.05)
-    sections = {section.name: section for section in compare_content(table, Store(runs), "Title").sections}
+    content = compare_content(table, Store(runs), "Title", record=tuned_record())
+    sections = {section.name: section for section in content.sections}
     curves, budget = sections["rates"].blocks
     assert curves.panels[0].series[0].x == [0.01, 0.1]
-    assert curves.panels[0].series[0].y == pytest.approx([90.3, 85.3])
+    assert curves.panels[0].series[0].y == pytest.approx([90.0, 80.0])
+    assert curves.panels[0].series[0].low == pytest.approx([90 - 2**0.5, 80 - 2**0.5])
     assert curves.panels[0].log_x
-    assert budget.panels[0].series[0].y[0] == pytest.approx(87.8)  # one trial at random
+    assert budget.panels[0].series[0].y[0] == pytest.approx(85.0)  # one trial at random
 
 
 @pytest.mark.parametrize("higher", [True, False])
@@ -93,14 +111,7 @@ def test_the_expected_best_is_that_of_random_draws(higher):
         assert expected_best(scores, higher)[k - 1] == pytest.approx(best, abs=2e-3)
 
 
-def test_the_rate_of_a_users_loop_is_its_setting():
-    own = replace(recipe("demo"), task="own", model="f@1", dataset="own", optimizer="own")
-    assert rate_of(own) is None
-    assert rate_of(replace(own, model_options=("score=score", "lr=0.03"))) == 0.03
-    assert rate_of(replace(recipe("demo"), lr=0.2)) == 0.2
-
-
 def test_without_a_pair_the_page_says_so(tmp_path):
     store_trial(tmp_path, demo_sweep(1).arms[0].config)
     table = results(demo_sweep(1), Store(tmp_path))
-    assert "there is nothing to compare yet" in compare_page(table, Store(tmp_path), title="Title")
+    assert "there is nothing to compare yet" in html(compare_content(table, Store(tmp_path), "Title"))

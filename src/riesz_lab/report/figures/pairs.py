@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-from riesz_lab.config import OWN, Config
-from riesz_lab.report.figure import Array, Figure, Panel, Series
-from riesz_lab.report.figures.series import band, dashes
+from riesz_lab.comparison.record import ComparisonRecord, RateRecord
+from riesz_lab.report.figure import Array, Figure, Panel, Series, series_around
+from riesz_lab.report.figures.series import dashes
 from riesz_lab.report.labels import color, score_label
-from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps import Table
-from riesz_lab.sweeps.methods import method
+from riesz_lab.sweeps.results import is_percent
 
 Intervals = Mapping[str, tuple[float, float] | None]
-ByRate = dict[str, dict[float, list[StoredTrial]]]
 
 
 def pairs(table: Table, intervals: Intervals | None = None) -> Figure | None:
@@ -78,76 +77,78 @@ def pairs(table: Table, intervals: Intervals | None = None) -> Figure | None:
     )
 
 
-def rate_of(config: Config) -> float | None:
-    """The learning rate of a trial: that of the lab's loop, or the setting `lr` of the user's."""
-    if config.optimizer != OWN:
-        return config.lr
-    texts = [option.removeprefix("lr=") for option in config.model_options if option.startswith("lr=")]
-    try:
-        return float(texts[0]) if texts else None
-    except ValueError:
-        return None
+def rate_curves(record: ComparisonRecord, colors: Mapping[str, int]) -> list[Figure]:
+    """Held-out score against each tuned number, one line per arm: does it help, or does it only shift the best rate?
+
+    Other tuned settings are at the arm's best value.
+    """
+    times, unit = (100.0, " in %") if is_percent(record.score) else (1.0, "")
+    styles, figures = dashes(record.best), []
+    for name in next(iter(record.best.values()), {}):
+        series, best = [], []
+        for label, chosen in record.best.items():
+            points = [point for point in record.tuned if point.label == label and _at_best(point, chosen, name)]
+            scores = {point.settings[name]: _finite(point.held_out) for point in points}
+            scores = {x: values for x, values in sorted(scores.items()) if values} if _are_numbers(scores) else {}
+            if len(scores) < 2:
+                continue
+            mean_X = np.array([times * statistics.fmean(values) for values in scores.values()])
+            spread_X = np.array([times * statistics.stdev(v) if len(v) > 1 else 0.0 for v in scores.values()])
+            note = "one standard deviation over seeds"
+            style: dict[str, Any] = {"color": colors.get(label, 0), "dash": styles[label], "note": note}
+            series.append(series_around(label, list(scores), mean_X, spread_X, **style))
+            best.append(f"{label} is best at {chosen[name]:g}")
+        if series:
+            figures.append(_rate_figure(name, f"held-out {score_label(record.score)}{unit}", series, best))
+    return figures
 
 
-def trials_by_rate(trials: Sequence[StoredTrial]) -> ByRate:
-    """Complete trials by method and rate; empty unless some method has several rates."""
-    by_rate: ByRate = {}
-    for trial in trials:
-        rate = rate_of(trial.config)
-        if trial.result is not None and rate is not None:
-            by_rate.setdefault(method(trial.config), {}).setdefault(rate, []).append(trial)
-    return by_rate if any(len(rates) > 1 for rates in by_rate.values()) else {}
-
-
-def rate_curves(by_rate: ByRate, score: str, percent: bool) -> Figure | None:
-    """Score against rate, one line per method: does it help, or does it only shift the best rate?"""
-    times, unit = (100.0, " in %") if percent else (1.0, "")
-    styles, series, best = dashes(by_rate), [], []
-    for name, rates in by_rate.items():
-        scores = {rate: values for rate, trials in sorted(rates.items()) if (values := _scores(trials))}
-        if not scores:
-            continue
-        config = next(iter(rates.values()))[0].config
-        seeds = min(map(len, scores.values()))
-        values_TX = np.array([values[:seeds] for values in scores.values()]).T
-        series.append(band(name, list(scores), values_TX, config, times, dash=styles[name]))
-        top = max(scores, key=lambda rate: statistics.fmean(scores[rate]))
-        best.append(f"{name} is highest at {top:g} ({times * statistics.fmean(scores[top]):.4g})")
-    if not series:
-        return None
+def _rate_figure(name: str, y: str, series: list[Series], best: list[str]) -> Figure:
     return Figure(
-        name="rates",
-        title="Score by learning rate",
-        caption="Mean over seeds; bands are one standard deviation over seeds. Curves that are shifted sideways say"
-        " that a method only needs another rate; a higher top says that it helps.",
+        name=f"rates-{name}",
+        title=f"Held-out score by {name}",
+        caption="Mean over the seeds of tuning; bands are one standard deviation over seeds. Curves that are shifted"
+        " sideways say that a method only needs another value; a higher top says that it helps.",
         alt="; ".join(best) + ".",
-        panels=[Panel(x="learning rate", y=score_label(score) + unit, series=series, log_x=True)],
+        panels=[Panel(x=name, y=y, series=series, log_x=min(min(one.x) for one in series) > 0)],  # type: ignore[operator]
     )
 
 
-def tuning_curves(by_rate: ByRate, score: str, percent: bool, higher_is_better: bool) -> Figure | None:
-    """The expected best score after k tuning trials, drawn at random from those that were run."""
-    times, unit = (100.0, " in %") if percent else (1.0, "")
-    styles, series = dashes(by_rate), []
-    for name, rates in by_rate.items():
-        scores = [value for trials in rates.values() for value in _scores(trials)]
+def tuning_curve(record: ComparisonRecord, colors: Mapping[str, int]) -> Figure | None:
+    """The expected best held-out score after k tuning trials, drawn at random from those that were run."""
+    times, unit = (100.0, " in %") if is_percent(record.score) else (1.0, "")
+    styles, series = dashes(record.best), []
+    for label in record.best:
+        scores = [value for point in record.tuned if point.label == label for value in _finite(point.held_out)]
         if len(scores) > 1:
-            expected = expected_best(np.array(scores), higher_is_better)
-            config = next(iter(rates.values()))[0].config
+            expected = times * expected_best(np.array(scores), record.higher_is_better)
             x = [float(k) for k in range(1, len(expected) + 1)]
-            y = (times * expected).tolist()
-            series.append(Series(name=name, x=x, y=y, color=color(config), dash=styles[name]))
+            shade = colors.get(label, 0)
+            series.append(Series(name=label, x=x, y=expected.tolist(), color=shade, dash=styles[label]))
     if not series:
         return None
     return Figure(
         name="budget",
         title="Expected best score after k tuning trials",
-        caption="Of k trials drawn with replacement from the trials at all rates: what a budget of k trials buys.",
+        caption="Of k trials drawn with replacement from all tuning trials: what a budget of k trials buys.",
         alt="; ".join(
             f"{one.name}: {one.y[0]:.4g} after one trial, {one.y[-1]:.4g} after {len(one.y)}" for one in series
-        ),
-        panels=[Panel(x="tuning trials", y=f"expected best {score_label(score)}{unit}", series=series)],
+        )
+        + ".",
+        panels=[Panel(x="tuning trials", y=f"expected best held-out {score_label(record.score)}{unit}", series=series)],
     )
+
+
+def _at_best(point: RateRecord, chosen: Mapping[str, Any], name: str) -> bool:
+    return all(point.settings[other] == value for other, value in chosen.items() if other != name)
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _finite(scores: Iterable[float | None]) -> list[float]:
+    return [score for score in scores if score is not None]
 
 
 def expected_best(scores_N: Array, higher_is_better: bool = True) -> Array:
@@ -164,7 +165,3 @@ def expected_best(scores_N: Array, higher_is_better: bool = True) -> Array:
     k_K1 = np.arange(1, len(ordered_N) + 1)[:, None]
     best: Array = sign * (ordered_N * (share_N[1:] ** k_K1 - share_N[:-1] ** k_K1)).sum(1)
     return best
-
-
-def _scores(trials: Sequence[StoredTrial]) -> list[float]:
-    return [value for trial in trials if (value := trial.score("last")) is not None]
