@@ -11,6 +11,7 @@ from riesz_lab.comparison.planning import Plan
 from riesz_lab.comparison.rounds import Verdicts
 from riesz_lab.comparison.tuning import Tuned
 from riesz_lab.statistics import Comparison
+from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.sweeps import Table
 
 
@@ -28,7 +29,7 @@ class Answer(Table):
         stored: the dates of trials that were not trained again.
         seconds: what all trials took, tuning included.
         takes_rate: whether the function takes a setting `lr` that was not tuned.
-        without_outliers: comparisons without trials that are far from all others.
+        without_outliers: the same judgements without trials that are far from all others, for the arms that have such.
     """
 
     function: str = ""
@@ -39,7 +40,7 @@ class Answer(Table):
     stored: tuple[str, ...] = ()
     seconds: float = 0.0
     takes_rate: bool = False
-    without_outliers: dict[str, Comparison] = field(default_factory=dict)
+    without_outliers: dict[str, Comparison | Sequential] = field(default_factory=dict)
 
     @property
     def outliers(self) -> list[Outlier]:

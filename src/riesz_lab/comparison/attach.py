@@ -16,6 +16,10 @@ from riesz_lab.store.files import Row
 from riesz_lab.tasks import optimizers
 
 
+class HopelessTrialError(LabError):
+    """Ends a tuning trial that has diverged. The final trials always run to their end."""
+
+
 class PlainAttachment:
     """The attachment of a plain trial: it takes what an attachment takes, and changes nothing."""
 
@@ -62,9 +66,14 @@ class Attach:
         return optimizers.attach(self.config, optimizer, model) or PlainAttachment(optimizer)
 
     def log(self, scores: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        """Report the scores of an epoch: `attach.log(loss=0.3, accuracy=0.9)`. Each call is one epoch."""
+        """Report the scores of an epoch: `attach.log(loss=0.3, accuracy=0.9)`. Each call is one epoch.
+
+        A tuning trial ends at the first score that is not a number, and counts as diverged.
+        """
         row = {name: finite(number(value, name, self.name)) for name, value in {**(scores or {}), **named}.items()}
         self.rows.append({"epoch": len(self.rows) + 1, "step": 0, **row})
+        if self.config.hold_out and None in row.values():
+            raise HopelessTrialError(f"{self.name!r} logged a score that is not a number: a tuning trial ends there")
 
 
 def number(value: Any, what: str, name: str) -> float:

@@ -13,7 +13,7 @@ from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.statistics.verdict import format_signed
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
 BAR = 31
 """Characters of an interval's drawing; odd, so that zero has one in the middle."""
@@ -53,7 +53,8 @@ class Display:
     def look(self, look: Look) -> None:
         """The judgement of every arm after a pair."""
         for label in look.active:
-            self.say(f"  {label}: {describe_look(look, label)}")
+            hopeless = "; no conclusion is in reach, so it is stopped" if label in look.hopeless else ""
+            self.say(f"  {label}: {describe_look(look.judged[label], look.percent)}{hopeless}")
         self.say(f"  {look.note}")
 
     def close(self) -> None:
@@ -84,20 +85,21 @@ class LiveDisplay(Display):
         if self.last is not None:
             super().look(replace(self.last, active=list(self.last.judged)))
 
-    def table(self) -> Table:
+    def table(self) -> RenderableType:
         from rich.table import Table
         from rich.text import Text
 
-        caption = f"now: {'; '.join(self.now)}" if self.now else None
+        now = f"now: {'; '.join(self.now)}" if self.now else ""
         if self.last is None:
-            return Table(caption=caption, box=None)
-        table = Table(title=self.last.note, caption=caption)
+            return Text(now)
+        table = Table(title=self.last.note, caption=now)
         for head in ("arm", "pairs", "difference", "interval", "", "conclusion"):
             table.add_column(head, justify="right" if head in ("pairs", "difference", "interval") else "left")
         reach = _reach(self.last.judged)
         for label, each in self.last.judged.items():
             difference = format_signed(each.difference, self.last.percent) if each.n else ""
-            cells = (difference, _ends(each, self.last.percent), draw(each, reach), _conclusion(self.last, label))
+            conclusion = "out of reach" if label in self.last.hopeless else each.conclusion
+            cells = (difference, _ends(each, self.last.percent), draw(each, reach), conclusion)
             table.add_row(Text(label), str(each.n), *map(Text, cells))
         return table
 
@@ -106,15 +108,10 @@ def make_display(live: bool, say: Callable[[str], None]) -> Display:
     return LiveDisplay() if live and sys.stdout.isatty() else Display(say)
 
 
-def describe_look(look: Look, label: str) -> str:
+def describe_look(judged: Sequential, percent: bool) -> str:
     """For example "undecided after 4 pairs, -0.31 to +1.02"."""
-    judged = look.judged[label]
-    ends = _ends(judged, look.percent)
-    return f"{_conclusion(look, label)} after {judged.n} pairs" + (f", {ends}" if ends else "")
-
-
-def _conclusion(look: Look, label: str) -> str:
-    return look.judged[label].conclusion + (" and hopeless" if label in look.hopeless else "")
+    ends = _ends(judged, percent)
+    return f"{judged.conclusion} after {judged.n} pairs" + (f", {ends}" if ends else "")
 
 
 def draw(judged: Sequential, reach: float) -> str:

@@ -125,7 +125,8 @@ def compare(
     answer = _answer(trials, sweep, size)
     judged = judge_table(answer, size)
     per_trial = sum(trials.seconds.values()) / max(1, len(trials.seconds))
-    outliers = find_outliers(answer)
+    other = without(answer, find_outliers(answer))
+    looks = {} if verdicts is None else judge_table(other, Margin(answer.sweep.margin), len(verdicts.arms))
     answer = replace(
         answer,
         tuned=tuned,
@@ -134,7 +135,7 @@ def compare(
         command=command,
         takes_rate=not tune and "lr" not in settings and user.takes("lr"),
         # A comparison of a fixed number of pairs has no place beside a sequential one.
-        without_outliers=without(answer, outliers) if verdicts is None else {},
+        without_outliers={**other.comparisons} if verdicts is None else {**looks},
     )
     if not plan:
         write_record(answer, trials.runs)

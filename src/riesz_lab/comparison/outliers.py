@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from riesz_lab.statistics import Comparison, paired
-from riesz_lab.sweeps import Table
+from riesz_lab.statistics import paired
+from riesz_lab.sweeps import Row, Table
 
 FAR = 8.0
 """Robust standard deviations from the median of its arm. With normal scores of independent arms (simulated), a trial
@@ -49,21 +49,30 @@ def find_outliers(table: Table) -> list[Outlier]:
     return found
 
 
-def without(table: Table, outliers: list[Outlier]) -> dict[str, Comparison]:
-    """The comparisons that an outlier takes part in, with all pairs of outlying trials left out."""
+def without(table: Table, outliers: list[Outlier]) -> Table:
+    """The comparisons that an outlier takes part in, with all pairs of outlying trials left out; no other row."""
     left_out = {(each.label, each.key) for each in outliers}
-    comparisons = {}
+    rows: dict[str, Row] = {}
     for label, row in table.rows.items():
         if row.comparison is None or row.arm.baseline is None:
             continue
         base = table.rows[row.arm.baseline]
         keys = {key for key in base.scores if (label, key) in left_out or (base.arm.label, key) in left_out}
         if keys:
-            comparisons[label] = paired(
-                {key: score for key, score in base.scores.items() if key not in keys},
-                {key: score for key, score in row.scores.items() if key not in keys},
+            before, after = _drop(base, keys), _drop(row, keys)
+            comparison = paired(
+                before.scores,
+                after.scores,
                 margin=row.comparison.margin,
                 higher_is_better=row.comparison.higher_is_better,
                 percent=row.comparison.percent,
             )
-    return comparisons
+            # Each comparison with a baseline of its own: other arms may have other outliers.
+            own = f"{base.arm.label} for {label}"
+            rows[own] = replace(before, arm=replace(base.arm, label=own))
+            rows[label] = replace(after, arm=replace(row.arm, baseline=own), comparison=comparison)
+    return replace(table, rows=rows)
+
+
+def _drop(row: Row, keys: set[Hashable]) -> Row:
+    return replace(row, scores={key: score for key, score in row.scores.items() if key not in keys})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from riesz_lab import models
-from riesz_lab.comparison.attach import Attach, finite, number
+from riesz_lab.comparison.attach import Attach, HopelessTrialError, finite, number
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, first_line
 from riesz_lab.store import Result, environment
@@ -38,6 +38,8 @@ def run_own_loop(
         began = time.monotonic()
         try:
             final = _scores(_train(call, attach, trial.config, score), name, score, attach, tuning)
+        except HopelessTrialError:
+            final = {score: math.nan}
         except LabError:
             raise
         except (Exception, SystemExit) as error:

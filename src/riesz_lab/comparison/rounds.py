@@ -81,7 +81,14 @@ def _round(sweep: Sweep, active: list[str], count: int) -> list[tuple[Config, st
     return [(replace(sweep, trials=count).configs(arm)[-1], arm.label) for arm in arms]
 
 
-def judge_table(table: Table, margin: Margin) -> dict[str, Sequential]:
+def judge_table(table: Table, margin: Margin, arms: int | None = None) -> dict[str, Sequential]:
+    """The sequential judgement of every arm that has a baseline, of the trials so far.
+
+    Args:
+        table: the trials.
+        margin: the largest difference that does not matter.
+        arms: how many share the 5%; those of the table if None.
+    """
     compared = [row for row in table.rows.values() if row.arm.baseline is not None]
     size = margin.value(table.percent, baseline_scores(table))
     judged = {}
@@ -93,7 +100,7 @@ def judge_table(table: Table, margin: Margin) -> dict[str, Sequential]:
         judged[row.arm.label] = sequential(
             differences,
             margin=size,
-            arms=len(compared),
+            arms=arms or len(compared),
             diverged=row.comparison.diverged,
             higher_is_better=row.comparison.higher_is_better,
             rounding=8 * float(np.finfo(float).eps) * largest,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import riesz
 from riesz_lab.comparison.arms import format_value, settings_of
+from riesz_lab.comparison.display import describe_look
 from riesz_lab.comparison.margin import Margin
 from riesz_lab.comparison.planning import fixed_pairs
 from riesz_lab.comparison.rounds import judge_table
@@ -129,8 +130,9 @@ def warnings(answer: Answer) -> list[str]:
             f"Look at {each.label}, seed {each.seed}: it scored {shown(each.score)}, the other seeds "
             f"{shown(each.low)} to {shown(each.high)}. It counts in the answer."
         )
-    for label, comparison in answer.without_outliers.items():
-        lines.append(f"  Without such trials, {label}: {comparison.sentence}.")
+    for label, each in answer.without_outliers.items():
+        without = each.sentence if isinstance(each, Comparison) else describe_look(each, answer.percent)
+        lines.append(f"  Without such trials, {label}: {without}.")
     for label, row in answer.rows.items():
         if gone := [trial.config.seed for trial in row.trials.values() if trial.score() is None]:
             lines.append(f"Look at {label}: it diverged with seed {', '.join(map(str, sorted(gone)))}.")
@@ -247,9 +249,11 @@ def _rates(answer: Answer) -> str:
             for label, values in tuned.best.items()
         )
         values = ", ".join(f"{name} {', '.join(map(format_value, each))}" for name, each in tuned.grid.items())
+        gone = sum(score is None for by_point in tuned.by_seed.values() for each in by_point.values() for score in each)
+        diverged = f", of which {gone} diverged" if gone else ""
         return (
             f"Tuned on held-out scores, the same for every arm: {values}; {_seeds(tuned.seeds)} each. Best: {best}. "
-            f"Cost of tuning: {tuned.trials} trials, {clock(tuned.seconds)}. Intervals are about these "
+            f"Cost of tuning: {tuned.trials} trials{diverged}, {clock(tuned.seconds)}. Intervals are about these "
             "settings; they do not include the chance by which others might have been chosen."
         )
     config = next(iter(answer.rows.values())).arm.config

@@ -11,6 +11,8 @@ import numpy as np
 
 from riesz_lab.report.figure import DASHES, Image, Panel, Series, Values, short
 
+MOST_TICKS = 12
+
 
 def plot(panel: Panel) -> dict[str, Any]:
     """The data and layout of a panel."""
@@ -24,6 +26,9 @@ def plot(panel: Panel) -> dict[str, Any]:
         "xaxis": {"title": {"text": _text(panel.x)}, "type": "category" if labels else "log" if panel.log_x else "-"},
         "yaxis": {"title": {"text": _text(panel.y)}, "type": "log" if panel.log_y else "-"},
     }
+    values = sorted({float(value) for series in panel.series for value in series.x}) if panel.log_x else []
+    if 1 < len(values) <= MOST_TICKS:  # the values that were tried, not powers of ten
+        layout["xaxis"] |= {"tickmode": "array", "tickvals": values, "ticktext": [f"{value:g}" for value in values]}
     if panel.y_range is not None:
         layout["yaxis"]["range"] = list(panel.y_range)
     if panel.x == "epoch":

@@ -1,0 +1,187 @@
+"""One engine with sweeps: trials in several processes are those of one, and functions are imported by name."""
+
+import functools
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+import riesz_lab
+from lab_helpers import outcome_bytes
+from riesz_lab import cli
+from riesz_lab.comparison.display import LiveDisplay, Look, draw
+from riesz_lab.comparison.reference import reference_to
+from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.statistics.sequential import sequential
+from riesz_lab.store import Store
+from riesz_lab.utils.importing import load_object
+
+SCRIPT = """
+import torch
+from torch import nn
+
+def train(attach, seed, lr=0.1):
+    model = nn.Conv2d(1, 4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    attach(optimizer, model)
+    for epoch in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(8, 1, 8, 8)).square().mean().backward()
+        optimizer.step()
+        attach.log(size=model.weight.detach().square().sum())
+    score = -model(torch.ones(1, 1, 8, 8)).square().mean()
+    return {"score": score, "held_out": score - lr}
+
+def build():
+    images = torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    data = torch.utils.data.TensorDataset(images, (images.mean((1, 2, 3)) > 0).long())
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 2))
+    return model, (data, data), nn.functional.cross_entropy
+
+def slow(attach, seed):
+    import time
+    train(attach, seed)
+    time.sleep(0.5)
+    return torch.rand(())
+"""
+
+
+def module_level(attach, seed):
+    return 1.0
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def trials(runs):
+    return {trial.path.name: outcome_bytes(trial.path) for trial in Store(runs).trials}
+
+
+@pytest.mark.parametrize("kind", ["tuned", "build"])
+def test_workers_train_the_same_bits_as_this_process(kind, script):
+    function = load_object("function", "mine.py:train" if kind == "tuned" else "mine.py:build")
+    options = {"tune": ["lr"], "lr": [0.1, 0.2, 0.4]} if kind == "tuned" else {"epochs": 1, "batch_size": 10}
+    asked = {"metrics": ["sobolev-tilde"], "seeds": 2, "tune_seeds": 1, "threads": 1, **options}
+    here = riesz_lab.compare(function, runs="here", **asked)
+    lines = []
+    there = riesz_lab.compare(function, runs="there", workers=2, say=lines.append, **asked)
+    assert trials("here") == trials("there")
+    assert len(lines) == len(trials("there")) >= 4
+    assert here.answers == there.answers
+    assert any(" left)" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda attach, seed: 1.0, "is a lambda"),
+        (functools.partial(module_level), "is a partial"),
+        (type("Trainer", (), {"__call__": lambda self, attach, seed: 1.0})(), "is a Trainer"),
+    ],
+)
+def test_a_function_without_a_name_asks_for_one_worker(function, reason, tmp_path):
+    with pytest.raises(ConfigError, match=f"workers: expected 1.*{reason}.*top level of a file"):
+        riesz_lab.compare(function, workers=2, runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_a_name_leads_to_must_be_the_function():
+    def inner(attach, seed):
+        return 1.0
+
+    with pytest.raises(ConfigError, match="is defined within another function"):
+        reference_to(inner)
+    inner.__qualname__ = "module_level"
+    with pytest.raises(ConfigError, match=r"is not what .*module_level names"):
+        reference_to(inner)
+    assert reference_to(module_level).endswith("test_running:module_level")
+    assert reference_to(riesz_lab.compare) == "riesz_lab.comparison.entry:compare"
+
+
+def test_a_file_that_is_changed_meanwhile_is_noticed(script):
+    function = load_object("function", "mine.py:train")
+    (script / "mine.py").write_text(SCRIPT + "\n# changed")
+    question = {"metrics": ["sobolev-tilde"], "seeds": 3, "runs": "runs"}
+    # The identity is read when the comparison begins: a worker imports what is there then.
+    assert len(riesz_lab.compare(function, workers=2, **question).rows) == 2
+    (script / "mine.py").write_text(SCRIPT.replace("return {", "open('mine.py', 'a').write('#'); return {"))
+    with pytest.raises(LabError, match="was changed meanwhile"):
+        riesz_lab.compare(load_object("function", "mine.py:train"), workers=2, **question)
+
+
+def test_dry_run_lists_trials_and_changes_nothing(script, capsys):
+    command = ["compare", "mine.py:train", "--metrics", "sobolev-tilde", "--seeds", "2", "--set", "lr=0.1"]
+    assert cli.main([*command, "--dry-run"]) == 0
+    assert "4 trials to run: their time is known after the first." in capsys.readouterr().out
+    assert not (script / "runs").exists()
+    assert cli.main(command) == 0
+    assert cli.main([*command, "--seeds", "3", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "SobolevTilde       3       2" in shown
+    assert "2 trials to run: about 0:00, as the 4 stored ones took." in shown
+    tuned = ["--tune", "lr", "--set", "lr=0.1,0.2", "--until-sure", "--budget", "9", "--dry-run"]
+    assert cli.main([*command[:-2], *tuned]) == 0
+    shown = capsys.readouterr().out
+    assert "Tuning begins with lr 0.1, 0.2" in shown
+    assert "at most 30 trials to run" in shown
+
+
+def test_a_killed_driver_loses_no_complete_trial(script):
+    command = [sys.executable, "-m", "riesz_lab", "compare", "mine.py:slow", "--metrics", "sobolev-tilde"]
+    command += ["--seeds", "4", "--workers", "2", "--threads", "1", "-o", "a.csv"]
+    killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 300
+    while len(list(script.glob("runs/*/*/result.json"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    complete = len(list(script.glob("runs/*/*/result.json")))
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert complete <= again.stdout.count("(stored 20") < 8
+    assert len(list(script.glob("runs/*/*/result.json"))) == 8
+
+
+def test_the_live_table_draws_every_interval():
+    shown = LiveDisplay()
+    try:
+        judged = {
+            "ReweightedL2": sequential([0.1, -0.1, 0.2, 0.0, 0.1], margin=0.5, arms=2),
+            "SobolevTilde": sequential([2.9, 3.2, 3.0, 3.1, 2.8], margin=0.5, arms=2),
+        }
+        shown.running(["plain, seed 5"])
+        console = Console(width=140, file=io.StringIO(), record=True)
+        console.print(shown.table())
+        shown.look(Look(judged, ["SobolevTilde"], {"ReweightedL2": 5}, percent=False, note="5 of at most 50 pairs"))
+        console.print(shown.table())
+    finally:
+        shown.close()
+    text = console.export_text()
+    assert text.count("now: plain, seed 5") == 2
+    assert "5 of at most 50 pairs" in text
+    assert "out of reach" in text
+    assert "better" in text
+
+
+def test_an_interval_is_drawn_about_zero_and_the_margin():
+    wide = sequential([1.0, -1.0, 0.5, -0.5, 0.1], margin=0.5)
+    assert draw(wide, 1.0) == "-" * 15 + "+" + "-" * 15
+    narrow = draw(sequential([1.0, 1.01, 0.99, 1.0, 1.0], margin=0.5), 1.5)
+    assert narrow.index(".") < narrow.index("|") < narrow.rindex(".") < narrow.index("+")
+
+
+def test_the_page_is_opened_on_request(script, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    command = ["compare", "mine.py:train", "--metrics", "sobolev-tilde", "--seeds", "1", "--open"]
+    assert cli.main(command) == 0
+    assert opened == [(script / "report.html").as_uri()]
