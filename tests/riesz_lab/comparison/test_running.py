@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 import riesz_lab
-from lab_helpers import outcome_bytes
 from riesz_lab import cli
 from riesz_lab.comparison.display import LiveDisplay, Look, draw
 from riesz_lab.comparison.reference import reference_to
@@ -63,7 +62,11 @@ def script(tmp_path, monkeypatch):
 
 
 def trials(runs):
-    return {trial.path.name: outcome_bytes(trial.path) for trial in Store(runs).trials}
+    """Every file of every trial that does not say when or where it ran."""
+    files = ("config_file", "history_file", "weights_file", "result_file")
+    return {
+        trial.path.name: [getattr(trial.files, file).read_bytes() for file in files] for trial in Store(runs).trials
+    }
 
 
 @pytest.mark.parametrize("kind", ["tuned", "build"])
