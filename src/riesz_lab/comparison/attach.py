@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -49,12 +50,14 @@ class Attach:
 
     Attributes:
         models: those that were attached.
+        attachments: those of a trial that is not plain.
         rows: one per call of `log`.
     """
 
     def __init__(self, config: Config, name: str):
         self.config, self.name = config, name
         self.models: list[nn.Module] = []
+        self.attachments: list[riesz.Attachment] = []
         self.rows: list[Row] = []
 
     def __call__(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | PlainAttachment:
@@ -63,7 +66,18 @@ class Attach:
             got = f"{type(optimizer).__name__}, {type(model).__name__}"
             raise LabError(f"{self.name!r} called attach: expected (optimizer, model), got ({got})")
         self.models.append(model)
-        return optimizers.attach(self.config, optimizer, model) or PlainAttachment(optimizer)
+        if (attachment := optimizers.attach(self.config, optimizer, model)) is None:
+            return PlainAttachment(optimizer)
+        self.attachments.append(attachment)
+        return attachment
+
+    def layers(self) -> dict[str, dict[str, float | None]]:
+        """|g|/|f| and cos(f, g) of every directed weight at the last step, by name; empty where they are not known."""
+        diagnoses = []
+        for attachment in self.attachments:
+            with contextlib.suppress(RuntimeError):  # the gradients are gone, or too little of them is left
+                diagnoses += attachment.diagnostics()
+        return {each.name: {"ratio": finite(each.ratio), "cosine": finite(each.cosine)} for each in diagnoses}
 
     def log(self, scores: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Report the scores of an epoch: `attach.log(loss=0.3, accuracy=0.9)`. Each call is one epoch.

@@ -19,7 +19,7 @@ from riesz_lab.comparison.attach import Attach, HopelessTrialError, finite, numb
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, first_line
 from riesz_lab.store import Result, environment
-from riesz_lab.store.files import Row, append_row
+from riesz_lab.store.files import Row, append_row, write_rows
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.results import is_percent
 from riesz_lab.training import checkpoint
@@ -57,6 +57,8 @@ def run_own_loop(
         trial.add_session(environment.describe(kinds[0], max(1, sum(device.type == kinds[0] for device in devices))))
         result = _result(attach, final, score, higher_is_better)
         trial.write_history(_history(attach.rows, final if result.last else None))
+        if layers := attach.layers():
+            write_rows(trial.updates_file, [{"epoch": max(1, len(attach.rows)), "layers": layers}])
         append_row(trial.timing_file, {"epoch": max(1, len(attach.rows)), "seconds": seconds})
         networks = {f"model{i}" if i else "model": model for i, model in enumerate(attach.models)}
         trial.finish(checkpoint.pack(networks), result)

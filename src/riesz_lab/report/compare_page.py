@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from riesz_lab.comparison import Answer
 from riesz_lab.comparison.record import ComparisonRecord, make_record
@@ -97,7 +98,7 @@ def compare_content(
         *_curves(table, evidence),
     ]
     layers = appendix.layers(evidence)
-    sections += [layers] if layers.blocks else []
+    sections += [layers] if layers.blocks else _own_layers(table)
     sections += [*_step_times(table), appendix.settings(evidence), appendix.trials(evidence, home)]
     return Page(title=title, sections=sections)
 
@@ -161,6 +162,33 @@ def _curves(table: Table, evidence: Evidence) -> list[Section]:
         panels=panels,
     )
     return [Section(name="curves", title="Learning curves", blocks=[figure])]
+
+
+def _own_layers(table: Table) -> list[Section]:
+    """The last step of a user's loop, layer by layer, as its attachments diagnosed it."""
+    rows: list[list[Cell | str]] = []
+    for label, row in table.rows.items():
+        stored = [updates[-1].get("layers") for trial in row.trials.values() if (updates := trial.updates())]
+        by_trial = [layers for layers in stored if isinstance(layers, dict)]
+        for layer in dict.fromkeys(name for layers in by_trial for name in layers):
+            means = [_mean(by_trial, layer, key) for key in ("ratio", "cosine")]
+            rows.append([layer, label, *(number(mean, ".4g") for mean in means)])
+    if not rows:
+        return []
+    shown = PageTable(
+        caption="The last step, mean over trials",
+        head=("layer", "method", "|g| / |f|", "cos(f, g)"),
+        rows=rows[: appendix.MAX_LAYERS],
+        numbers=frozenset((2, 3)),
+        note="Length and angle of the directed gradient g against the original f.",
+    )
+    return [Section(name="layers", title="Layer by layer", blocks=[shown])]
+
+
+def _mean(by_trial: list[dict[str, Any]], layer: str, key: str) -> float | None:
+    entries = [layers[layer] for layers in by_trial if isinstance(layers.get(layer), dict)]
+    values = [entry[key] for entry in entries if isinstance(entry.get(key), int | float)]
+    return statistics.fmean(values) if values else None
 
 
 def _step_times(table: Table) -> list[Section]:

@@ -188,3 +188,18 @@ def test_the_page_is_opened_on_request(script, monkeypatch):
     command = ["compare", "mine.py:train", "--metrics", "sobolev-tilde", "--seeds", "1", "--open"]
     assert cli.main(command) == 0
     assert opened == [(script / "report.html").as_uri()]
+
+
+def test_the_page_says_what_each_layer_went_through(script, capsys):
+    command = ["compare", "mine.py:train", "--metrics", "reweighted-l2", "--seeds", "2", "--set", "lr=0.1"]
+    assert cli.main([*command, "-o", "r.md"]) == 0
+    page = (script / "r.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| weight |"))
+    layer, method, ratio, cosine = (cell.strip() for cell in row.strip("|").split("|"))
+    assert (layer, method) == ("weight", "ReweightedL2")
+    assert 1 < float(ratio) <= 2  # between no and a whole gradient along the mean
+    assert 0.5 < float(cosine) < 1
+    assert "size" in page  # the curve of what was logged
+    assert cli.main(["runs"]) == 0
+    shown = capsys.readouterr().out
+    assert "train, score (runs/compare-mine-train/comparison-" in shown

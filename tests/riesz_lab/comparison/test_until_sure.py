@@ -104,3 +104,40 @@ def test_a_margin_in_standard_deviations_of_the_baseline(tmp_path):
 def test_mistakes_are_explained(options, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         riesz_lab.compare(make({}), until_sure=True, runs=tmp_path, **options)
+
+
+def one_collapses(attach, seed):
+    model = nn.Conv2d(1, 4, 3)
+    directed = isinstance(attach(torch.optim.SGD(model.parameters(), lr=0.1), model), riesz.Attachment)
+    return 0.1 if seed == 2 and directed else 0.8 + 0.001 * torch.rand(()).item()
+
+
+def test_an_outlier_is_named_with_the_looks_without_it_beside(tmp_path):
+    answer = riesz_lab.compare(
+        one_collapses, metrics=["sobolev-tilde"], score="accuracy", until_sure=True, budget=6, runs=tmp_path
+    )
+    look = answer.without_outliers["SobolevTilde"]
+    assert look.n == answer.verdicts.arms["SobolevTilde"].n - 1
+    assert "Look at SobolevTilde, seed 2: it scored 10.00%" in answer.text
+    assert f"  Without such trials, SobolevTilde: {look.conclusion} after {look.n} pairs" in answer.text
+    assert "Holm" not in answer.text
+
+
+def test_a_tuning_trial_that_diverges_ends_there_and_a_final_one_does_not(tmp_path):
+    epochs = []
+
+    def train(attach, seed, lr=0.1):
+        model = nn.Conv2d(1, 4, 3)
+        attach(torch.optim.SGD(model.parameters(), lr=lr), model)
+        for _ in range(5):
+            epochs.append((lr, seed))
+            attach.log(held_out=float("nan") if lr > 0.3 or seed == 1 else 0.5)
+        return {"score": torch.rand(()), "held_out": 0.5}
+
+    answer = riesz_lab.compare(
+        train, metrics=["sobolev-tilde"], tune=["lr"], lr=[0.1, 0.2, 0.4], tune_seeds=1, seeds=2, runs=tmp_path
+    )
+    assert [epochs.count((rate, 1000)) for rate in (0.1, 0.2, 0.4)] == [10, 10, 2]
+    assert sum(seed == 1 for _, seed in epochs) == 10
+    assert answer.tuned.scores["plain"][(0.4,)] is None
+    assert "of which 2 diverged" in answer.text
