@@ -5,13 +5,17 @@ identity    what makes two functions the same one, so that stored trials may be 
 arms        metrics and settings, crossed: what is compared with what
 attach      what the user's loop is handed
 own_loop    one trial of the user's loop
-trials      runs trials, or reads stored ones
+question    what is asked, checked before anything is trained
+reference   the name that other processes import the function by
+trials      runs trials as sweeps do, or reads stored ones
+display     what is shown meanwhile
 tuning      the best setting of every arm, chosen on held-out scores
 rounds      seeds for all arms: a fixed number, or until a conclusion holds
 margin      the largest difference that does not matter
 outliers    trials far from all others
 entry       `compare` itself: check, tune, run, answer
 answer      the result, and its words in `wording`
+record      the answer on disk
 """
 
 from riesz_lab.comparison.answer import Answer

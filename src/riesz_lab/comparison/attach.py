@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import riesz
+from riesz.hook.report import Diagnosis
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.store.files import Row
@@ -73,7 +74,7 @@ class Attach:
 
     def layers(self) -> dict[str, dict[str, float | None]]:
         """|g|/|f| and cos(f, g) of every directed weight at the last step, by name; empty where they are not known."""
-        diagnoses = []
+        diagnoses: list[Diagnosis] = []
         for attachment in self.attachments:
             with contextlib.suppress(RuntimeError):  # the gradients are gone, or too little of them is left
                 diagnoses += attachment.diagnostics()

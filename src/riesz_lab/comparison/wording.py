@@ -130,8 +130,8 @@ def warnings(answer: Answer) -> list[str]:
             f"Look at {each.label}, seed {each.seed}: it scored {shown(each.score)}, the other seeds "
             f"{shown(each.low)} to {shown(each.high)}. It counts in the answer."
         )
-    for label, each in answer.without_outliers.items():
-        without = each.sentence if isinstance(each, Comparison) else describe_look(each, answer.percent)
+    for label, judged in answer.without_outliers.items():
+        without = judged.sentence if isinstance(judged, Comparison) else describe_look(judged, answer.percent)
         lines.append(f"  Without such trials, {label}: {without}.")
     for label, row in answer.rows.items():
         if gone := [trial.config.seed for trial in row.trials.values() if trial.score() is None]:

@@ -5,7 +5,7 @@
         sweeps.json           the sweeps it was run for, and how many comparisons each of them plans
         environment.json      versions and hardware: one entry per session
         history.jsonl         one line per epoch
-        updates.jsonl         one line per epoch: what it did to each conv weight
+        updates.jsonl         one line per epoch: what it did to each conv weight; of a user's loop, the last step alone
         pictures/             samples or predictions of an evaluation, where a task makes them
         timing.jsonl          seconds, images/s and memory per epoch: what two equal trials may differ in
         checkpoints/          the state while it runs; removed once it is finished
