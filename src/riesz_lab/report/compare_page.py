@@ -158,7 +158,7 @@ def _curves(table: Table, evidence: Evidence) -> list[Section]:
         name="curves",
         title="Scores by epoch",
         caption="Mean over seeds; bands are one standard deviation over seeds.",
-        alt=f"{len(methods)} methods, {len(panels)} scores.",
+        alt=f"{', '.join(methods)}: {', '.join(panel.y for panel in panels)}.",
         panels=panels,
     )
     return [Section(name="curves", title="Learning curves", blocks=[figure])]

@@ -203,3 +203,22 @@ def test_the_page_says_what_each_layer_went_through(script, capsys):
     assert cli.main(["runs"]) == 0
     shown = capsys.readouterr().out
     assert "train, score (runs/compare-mine-train/comparison-" in shown
+
+
+def test_the_report_shows_what_was_tuned_or_judged_at_every_look_apart_from_its_tables(script):
+    command = ["compare", "mine.py:train", "--metrics", "sobolev-tilde", "--margin", "9", "-o", "r.csv"]
+    assert cli.main([*command, "--until-sure", "--budget", "9", "--tune", "lr", "--tune-seeds", "1"]) == 0
+    assert (script / "r.csv").read_text().startswith("method,conclusion,pairs")
+    assert cli.main(["report", "runs", "-o", "all.md"]) == 0
+    page = (script / "all.md").read_text()
+    own = page[page.index("## Your own functions") : page.index("## Comparisons in full")]
+    assert "SobolevTilde makes no difference larger than 9.00" in own
+    assert "train: Held-out score by lr" in own
+    assert "SobolevTilde against plain" not in page  # no statistics of a fixed number of pairs
+    assert cli.main([*command, "--seeds", "3", "--set", "lr=0.3"]) == 0
+    (record,) = (path for path in script.glob("runs/*/comparison-*.json") if "held_out" in path.read_text())
+    record.write_text("{}")
+    assert cli.main(["report", "runs", "-o", "all.md"]) == 0
+    page = (script / "all.md").read_text()
+    assert f"{record.name.replace('_', '')} is left out: not a comparison" in page.replace("\\", "")
+    assert "SobolevTilde against plain" in page  # judged once, at one setting

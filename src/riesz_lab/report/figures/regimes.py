@@ -162,7 +162,8 @@ def _text(comparison: Comparison, times: float) -> str:
     if comparison.interval is not None:
         text += f"\n±{times * (comparison.interval[1] - comparison.interval[0]) / 2:.2f}"
     base, method = comparison.collapsed
-    return text + (f"\nfailed {method}, SGD {base}" if base or method else "")
+    # Short lines: a cell is narrow.
+    return text + (f"\nfailed {method}" if base or method else "") + (f"\nSGD {base}" if base else "")
 
 
 def _describe(one: RegimeMap) -> str:
