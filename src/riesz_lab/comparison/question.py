@@ -22,9 +22,6 @@ from riesz_lab.sweeps import Sweep
 from riesz_lab.training.progress import clock
 from riesz_lab.utils.tables import table
 
-METRICS = ("reweighted-l2", "sobolev-tilde")
-TUNE_SEEDS = 3
-
 
 @dataclass(frozen=True)
 class Question:
@@ -50,17 +47,17 @@ class Question:
 def ask(
     function: Callable[..., Any],
     *,
-    metrics: Sequence[str | riesz.Metric] = METRICS,
-    seeds: int = 5,
-    controls: bool = False,
-    score: str = "score",
-    higher_is_better: bool = True,
-    margin: float | str = 0.002,
-    tune: Sequence[str] = (),
-    tune_seeds: int = TUNE_SEEDS,
-    until_sure: bool = False,
-    budget: int = 50,
-    plan: bool = False,
+    metrics: Sequence[str | riesz.Metric],
+    seeds: int,
+    controls: bool,
+    score: str,
+    higher_is_better: bool,
+    margin: float | str,
+    tune: Sequence[str],
+    tune_seeds: int,
+    until_sure: bool,
+    budget: int,
+    plan: bool,
     settings: Mapping[str, Any],
 ) -> Question:
     """Check all that `riesz_lab.compare` is given; a ConfigError names what is wrong."""
