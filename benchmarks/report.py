@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib import pyplot
 
+from benchmarks.gpu_page import devices
 from benchmarks.harness import Figure, load
 from benchmarks.networks import NETWORKS
 from benchmarks.scaling import COLUMNS, FIXED_M, FIXED_N, LENGTHS, METRICS
@@ -58,6 +59,13 @@ A straight line of slope one is linear time. {fixed}
 ## Milliseconds, all metrics and directions
 
 {memory}
+
+## On GPUs
+
+`riesz doctor --gpu`, or `make bench-gpu` in a checkout, writes `gpu-<device>.csv`; files in `benchmarks/results/` are
+shown here. What is known without one is in [gpu.md](gpu.md).
+
+{gpus}
 """
 
 
@@ -153,6 +161,7 @@ def main() -> None:
         fixed=f"Left M is {FIXED_M}, right n is {FIXED_N}; float32.",
         rivals=_milliseconds(rivals),
         memory=_milliseconds(memory),
+        gpus=devices(),
     )
     (DOCS / "benchmarks.md").write_text(page)
     print(table(found))
