@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import riesz
+from riesz.sharded.layout import OLDEST_TORCH
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -31,9 +32,12 @@ def test_the_version_is_one_everywhere():
     assert f"## [{riesz.__version__}] - " in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_page_of_versions_states_the_floor_of_torch():
-    [floor] = re.findall(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
-    assert f"| torch | {floor} or newer |" in (ROOT / "docs/versions.md").read_text()
+def test_the_page_of_versions_states_the_floors_of_torch():
+    [library, lab] = re.findall(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    sharded = ".".join(map(str, OLDEST_TORCH))
+    page = (ROOT / "docs/versions.md").read_text()
+    assert f"| torch | {library} or newer; {sharded} for sharded gradients, {lab} for the lab |" in page
+    assert f"riesz's lab needs torch {lab} or newer" in (ROOT / "SECURITY.md").read_text()
 
 
 def test_workflows_use_targets_that_exist():

@@ -35,6 +35,9 @@ from riesz.sharded.groups import RankGroup, rank_group
 LINEAR = ("sum", "avg")
 """The reductions that a Partial gradient may ask for."""
 
+OLDEST_TORCH = (2, 10)
+"""Before it, torch cuts uneven strided shards (FSDP2 with tensor parallelism) differently: results would be wrong."""
+
 # -- rows: plain arithmetic --------------------------------------------------------------------------------------------
 
 Cut = tuple[int, int]
@@ -199,6 +202,7 @@ class ShardLayout:
     @classmethod
     def of(cls, tensor: DTensor, axis: Axis, what: str) -> ShardLayout:
         """Read a DTensor's layout, or raise if it cannot be directed along this axis. Nothing is communicated."""
+        check_torch(torch.__version__, what)
         mesh, shape = tensor.device_mesh, tuple(tensor.shape)
         here = mesh.get_coordinate()
         meaning = _read(tuple(tensor.placements), tuple(mesh.shape), None if here is None else tuple(here), shape)
@@ -353,6 +357,16 @@ def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name:
             group, axis_rows = None, None
     device = tensor._local_tensor.device
     return LocalPart(name, axis, metric, local, dtype, device, layout, group, axis_rows, columns, parts)
+
+
+def check_torch(version: str, what: str) -> None:
+    """Raise if this version of torch is too old for DTensors."""
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise RuntimeError(
+            f"{what}: expected torch {oldest} or newer, which DTensors need, got torch {version}; plain tensors work "
+            "with it"
+        )
 
 
 def check(tensor: Any, axis: Axis, what: str) -> None:

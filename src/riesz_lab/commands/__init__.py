@@ -1,7 +1,7 @@
 """One file per command, each with `run(arguments) -> exit status`."""
 
 COMMANDS = {
-    "demo": "train a small CNN with and without a metric and compare, in about two minutes",
+    "demo": "train a small CNN with and without a metric and compare, in three minutes at most",
     "train": "train one trial of a recipe, or continue it",
     "sweep": "run a named set of trials and print the conclusions",
     "compare": "compare metrics on your own model and data, from a function of yours",

@@ -12,7 +12,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import riesz
 from cases import METRICS
 from riesz.backends.reference import dense
-from riesz.sharded.layout import Rows, Run, partition, rows
+from riesz.sharded.layout import Rows, Run, check_torch, partition, rows
 from riesz.sharded.low_rank import couplings, low_rank, tables
 from riesz.sharded.strategies import gather_bytes, transpose_bytes
 
@@ -37,6 +37,13 @@ def test_every_rank_holds_the_rows_that_torch_gives_it(length, cuts):
     for coordinate, runs in zip(coordinates, partition(length, tuple(cuts), coordinates), strict=True):
         held = [row for run in runs for row in range(run.start, run.stop)]
         assert held == rows_by_torch(length, places, sizes, coordinate)
+
+
+def test_a_torch_that_cuts_strided_shards_differently_is_refused():
+    check_torch("2.10.0a0+git1234", "parameter 'weight'")
+    check_torch(torch.__version__, "parameter 'weight'")
+    with pytest.raises(RuntimeError, match=r"'weight': expected torch 2\.10 or newer, .* got torch 2\.9\.1\+cu128"):
+        check_torch("2.9.1+cu128", "parameter 'weight'")
 
 
 def test_rows_that_do_not_add_up_are_refused():
