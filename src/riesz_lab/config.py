@@ -18,12 +18,15 @@ import json
 import re
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from riesz_lab.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from riesz.metrics import Operator
 
 SEEDS = ("seed", "init_seed", "data_seed")
 """The fields in which the trials of one group differ."""
@@ -44,6 +47,16 @@ READ_BY_OWN = (
     "control", "backend",
 )  # fmt: skip
 """The fields that such a trial reads; the others are at defaults that do not apply to it."""
+
+STORED_METRIC = re.compile(r"[a-z][a-z0-9-]*(\((\w+=[\w.+-]+)(, \w+=[\w.+-]+)*\))?")
+"""The form in which metrics write themselves."""
+
+
+class MetricText(str):
+    """A metric as `str(metric)` writes it, so that there is nothing to parse: parsing imports torch, for seconds."""
+
+    __slots__ = ()
+
 
 FolderName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
 Natural = Annotated[int, Meta(ge=0)]
@@ -145,7 +158,7 @@ class Config:
     fid_weights: str = ""
     """Generation: weights of Inception, as torch-fidelity publishes them."""
 
-    metric: str = "identity"
+    metric: str = MetricText("identity")
     """The inner product, such as "sobolev-tilde(lam=0.5)"; identity is the plain optimizer."""
     direction: Literal["output", "input", "rasterized"] | int = "output"
     """The axis to smooth along."""
@@ -198,12 +211,18 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
-        """The inverse of `to_dict`; unknown keys are refused."""
+        """The inverse of `to_dict`; unknown keys are refused.
+
+        A metric in the form that `to_dict` writes is not parsed again: `riesz_lab.tasks` does before it trains.
+        """
         if not isinstance(values, dict):
             raise ConfigError(f"config: expected a JSON object, got {type(values).__name__}")
         for key in values:
             if key not in _hints():
                 raise ConfigError(unknown("setting", str(key), _hints()))
+        metric = values.get("metric")
+        if isinstance(metric, str) and STORED_METRIC.fullmatch(metric):
+            values = {**values, "metric": MetricText(metric)}
         return cls(**values)
 
     @property
@@ -235,14 +254,19 @@ def _hash(values: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def _canonical_metric(text: str) -> str:
-    # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
+def parse_metric(text: str) -> Operator:
+    """The metric that a text stands for; a `ConfigError` if there is none."""
     import riesz
 
     try:
-        return str(riesz.metric(text))
+        return riesz.metric(text)
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from None
+
+
+def _canonical_metric(text: str) -> MetricText:
+    # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
+    return text if isinstance(text, MetricText) else MetricText(parse_metric(text))
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from riesz_lab.commands.parsing import parse
-from riesz_lab.data import DATASETS, check, data_folder
-from riesz_lab.data.images import cifar10
+from riesz_lab.data.images.builtin import DATASETS, data_folder
 from riesz_lab.data.scenes import catalog as scene_catalog
 from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.errors import ConfigError, LabError, MissingDataError, printable, unknown
@@ -80,6 +79,8 @@ def _pack(
     name: tyro.conf.Positional[Literal["cifar10"]], source: tyro.conf.Positional[Path], data_dir: Folder = None
 ) -> int:
     """Store images by class, SOURCE/{train,test}/<class>/<image>.jpg, in the format of the release: it loads faster."""
+    from riesz_lab.data.images import cifar10
+
     for file in cifar10.pack(source, data_folder(data_dir) / name):
         print(printable(str(file)))
     return 0
@@ -98,7 +99,9 @@ def _check_present(name: str, folder: Path) -> None:
     if name in SCENES:
         scene_catalog.load(name, folder, "all")
     else:
-        check(name, folder)
+        from riesz_lab.data.images import catalog  # torch, on first use
+
+        catalog.check(name, folder)
 
 
 def _check_name(name: str) -> None:

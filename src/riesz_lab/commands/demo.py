@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from riesz_lab.commands.parsing import parse
 from riesz_lab.commands.report import write
-from riesz_lab.data import data_folder
+from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
 from riesz_lab.report.compare_page import compare_page

@@ -16,7 +16,7 @@ from riesz_lab.commands.data import is_present
 from riesz_lab.commands.doctor_gpu import examine_gpu
 from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
-from riesz_lab.data import DATASETS, data_folder
+from riesz_lab.data.images.builtin import DATASETS, data_folder
 from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.errors import LabError
 from riesz_lab.requirements import NEEDED

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from riesz_lab.commands.parsing import parse
-from riesz_lab.data import data_folder
+from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import ConfigError, printable
 from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
 from riesz_lab.store import Store, export, open_store

@@ -17,7 +17,7 @@ from typing import Any
 import pooch
 
 from riesz_lab.data.images import cifar10, idx
-from riesz_lab.data.images.catalog import Source, builtin
+from riesz_lab.data.images.builtin import Source, builtin
 from riesz_lab.errors import BadFileError, LabError, MissingDataError, first_line
 from riesz_lab.utils import atomic
 

@@ -69,11 +69,6 @@ class Task(ABC):
     def check(cls, config: Config, data_dir: Path, data: Any) -> None:
         """Raise if the trial cannot start: missing data, unknown model. Cheap: it runs before anything is created."""
 
-    @classmethod
-    @abstractmethod
-    def parameters(cls, config: Config) -> int:
-        """The number of trained parameters of a recipe, without allocating them."""
-
     @abstractmethod
     def batches(self, epoch: int, first: int) -> Iterator[list[Any]]:
         """The batches of an epoch from number `first` on, each as the parts it is computed in."""
@@ -113,11 +108,6 @@ class Task(ABC):
         """Raise if the model or the optimizer cannot be built."""
         model_zoo.check(config.model, task=config.task, options=config.model_options)
         optimizers.check(config)
-
-    @staticmethod
-    def count_parameters(config: Config, *, channels: int, classes: int) -> int:
-        task, options = config.task, config.model_options
-        return model_zoo.count(config.model, channels=channels, classes=classes, task=task, options=options)
 
     def build_model(self, *, channels: int, classes: int) -> nn.Module:
         config, shape = self.config, {"channels": channels, "classes": classes}

@@ -33,10 +33,6 @@ class UserDefined(SupervisedTask):
             raise ConfigError(f"a trial of {config.model!r} is continued by `riesz compare`, which knows its function")
         optimizers.check(config)
 
-    @classmethod
-    def parameters(cls, config: Config) -> int:
-        return 0
-
     def __init__(self, config: Config, data_dir: Path, data: Callable[[], Any], context: Context):
         super().__init__(config, data_dir, data, context)
         randomness.seed_all(randomness.derived("initialisation", config.effective_init_seed))

@@ -9,7 +9,7 @@ from typing import Any
 
 from riesz_lab import models, tasks
 from riesz_lab.config import Config
-from riesz_lab.data import data_folder
+from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import LabError
 from riesz_lab.store import Result, environment
 from riesz_lab.store.result import Status

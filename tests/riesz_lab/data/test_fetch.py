@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from lab_helpers import write_cifar_bin, write_idx
-from riesz_lab.data import check, fetch
+from riesz_lab.data import fetch
 from riesz_lab.data.images import catalog, cifar10
+from riesz_lab.data.images.catalog import check
 from riesz_lab.errors import BadFileError, MissingDataError
 
 
