@@ -48,9 +48,6 @@ READ_BY_OWN = (
 )  # fmt: skip
 """The fields that such a trial reads; the others are at defaults that do not apply to it."""
 
-STORED_METRIC = re.compile(r"[a-z][a-z0-9-]*(\((\w+=[\w.+-]+)(, \w+=[\w.+-]+)*\))?")
-"""The form in which metrics write themselves."""
-
 
 class MetricText(str):
     """A metric as `str(metric)` writes it, so that there is nothing to parse: parsing imports torch, for seconds."""
@@ -210,10 +207,13 @@ class Config:
         return {k: None if unread and k not in READ_BY_OWN else v for k, v in self.to_dict().items()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Config:
+    def from_dict(cls, values: dict[str, Any], expected_id: str | None = None) -> Config:
         """The inverse of `to_dict`; unknown keys are refused.
 
-        A metric in the form that `to_dict` writes is not parsed again: `riesz_lab.tasks` does before it trains.
+        Args:
+            values: the settings.
+            expected_id: the id under which they were stored. If it is theirs, the metric is as `to_dict` wrote it
+                and is not parsed again.
         """
         if not isinstance(values, dict):
             raise ConfigError(f"config: expected a JSON object, got {type(values).__name__}")
@@ -221,8 +221,10 @@ class Config:
             if key not in _hints():
                 raise ConfigError(unknown("setting", str(key), _hints()))
         metric = values.get("metric")
-        if isinstance(metric, str) and STORED_METRIC.fullmatch(metric):
-            values = {**values, "metric": MetricText(metric)}
+        if expected_id is not None and isinstance(metric, str):
+            as_stored = cls(**{**values, "metric": MetricText(metric)})
+            if as_stored.id == expected_id:
+                return as_stored
         return cls(**values)
 
     @property

@@ -119,7 +119,7 @@ def _differences(
 
 
 def _look(judged: Sequential, trials: Trials) -> str:
-    from riesz_lab.sweeps.results import is_percent
+    from riesz_lab.store.result import is_percent
 
     percent = is_percent(trials.score)
     if judged.interval is None or not np.isfinite(judged.interval[0]):

@@ -6,7 +6,7 @@ GPU: not measured. A step is the launch of its layers' kernels plus the arithmet
 
 from riesz_lab.config import Config
 from riesz_lab.data.images.builtin import DATASETS
-from riesz_lab.data.scenes.catalog import SCENES
+from riesz_lab.data.scenes.builtin import SCENES
 
 MEASURED_ON = "two cores of a Xeon with AVX-512, float32, plain optimizer"
 

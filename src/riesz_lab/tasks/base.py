@@ -42,6 +42,7 @@ class Task(ABC):
     Attributes:
         score: the score trials are compared by, a key of what `evaluate` returns.
         higher_is_better: whether more of it is better.
+        percent: whether it is a fraction that is printed in percent.
         models, optimizers: by name; the trainer wraps the models in place.
         attachments: the metric on each optimizer that has one.
         meters: means of the current epoch of training.
@@ -50,6 +51,7 @@ class Task(ABC):
 
     score: str
     higher_is_better: bool = True
+    percent: bool = True
     channels_last: ClassVar[bool] = True
     """Whether the config's setting of this name applies to the models."""
 

@@ -34,6 +34,7 @@ from riesz_lab.utils.randomness import derived
 
 class Generation(SceneTask):
     higher_is_better = False
+    percent = False
     multiple: ClassVar[int] = STRIDE
 
     @classmethod

@@ -39,7 +39,7 @@ class UserDefined(SupervisedTask):
         model, (train, test), self.loss = _checked(data())
         self.train, self.test = _held_out(train, config.hold_out) if config.hold_out else (train, test)
         self.add_models({"model": model})
-        self.higher_is_better = self._classifies()
+        self.higher_is_better = self.percent = self._classifies()
         self.score = "test_accuracy" if self.higher_is_better else "test_loss"
         self.score_names = ("test_loss", "test_accuracy") if self.higher_is_better else ("test_loss",)
 
