@@ -1,8 +1,8 @@
 """The tables of comparisons that the trials of a store allow.
 
-Trials that were run for a known sweep are compared as that sweep says, with tuned rates each at its own. Others
-(the demo, `riesz compare`, trials by hand) are compared with the plain optimizer at the same settings, permuted
-channels with the true order. A trial records the sweeps it was run for. A claim is corrected for as many comparisons as any of
+Trials that were run for a known sweep are compared as that sweep says, with tuned rates each at its own. Others (the
+demo, `riesz compare`, trials by hand) are compared with the plain optimizer at the same settings, permuted channels
+with the true order. A trial records the sweeps it was run for. A claim is corrected for as many comparisons as any of
 them plans; if none is recorded, for as many as any known sweep with these settings plans, since it may have been one.
 """
 
