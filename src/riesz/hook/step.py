@@ -54,6 +54,8 @@ class DirectedStep:
         self._is_share = whole is not None
         self._use_plan(self._make_plan())
         self._closure_pending = False
+        self._compiled = False
+        """Whether the last step was traced whole, and so recorded nothing."""
 
     # -- the hooks -------------------------------------------------------------------------------------------------
 
@@ -63,7 +65,7 @@ class DirectedStep:
         from riesz import untraced
 
         if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
-            self._trace = None
+            self._trace, self._compiled = None, True
             self._traced.direct_(self._backend)
             return None
         if optimizer is not self.optimizer:
@@ -103,7 +105,7 @@ class DirectedStep:
         """Whether this is the outermost step; if so, the schedule has set the metric for it."""
         if is_nested(self.optimizer):
             return False
-        self._closure_pending = False
+        self._closure_pending = self._compiled = False
         self._trace = None
         groups = self.optimizer.param_groups
         if self._schedule is not None and not schedule.only_creates_state(groups):

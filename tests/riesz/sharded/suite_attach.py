@@ -267,9 +267,12 @@ def several_meshes_and_plain_tensors_in_one_optimizer(world: int) -> dict:
     ]
     parameters = [nn.Parameter(torch.zeros_like(value)) for value in laid_out]
     for parameter, value in zip(parameters, laid_out, strict=True):
-        parameter.grad = value
+        parameter.grad = value.clone()
     optimizer = torch.optim.SGD([{"params": parameters[:2]}, {"params": parameters[2:], "riesz_metric": "sobolev"}], 1)
     riesz.attach(optimizer, metric=TILDE)
+    optimizer.step()  # at the first step, ranks also agree on their metrics
+    for parameter, value in zip(parameters, laid_out, strict=True):
+        parameter.grad = value.clone()
     with CommDebugMode() as counted:
         optimizer.step()
     for index, (parameter, value) in enumerate(zip(parameters, values, strict=True)):
