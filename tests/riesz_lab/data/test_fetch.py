@@ -92,6 +92,15 @@ def test_offline_is_told_with_the_way_to_do_it_by_hand(tmp_path, published, monk
     assert "HTTPConnection" not in str(error.value)
 
 
+def test_a_proxy_that_does_not_answer_is_one_sentence(tmp_path, published, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    sources = tuple(replace(s, url="http://example.invalid/" + s.name) for s in DATASETS["mnist"].sources)
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], sources=sources))
+    with pytest.raises(MissingDataError, match="there is no connection to it; to put it there by hand"):
+        fetch.fetch("mnist", tmp_path, quiet=True)
+
+
 def archive(members):
     """A tar.gz of (name, content); a text instead of bytes is the type of a special member."""
     buffer = io.BytesIO()
