@@ -68,8 +68,8 @@ def _download(source: Source, folder: Path, quiet: bool) -> None:
         pooch.retrieve(source.url, source.checksum, fname=source.name, path=folder, downloader=download)
     except Exception as error:  # every layer of the network has its own errors
         (folder / f"{source.name}.part").unlink(missing_ok=True)
-        # An OSError of requests quotes its own objects; that there is no connection is all there is to say. A proxy that
-        # does not answer, and a certificate that is not trusted, are kinds of it.
+        # An OSError of requests quotes its own objects; that there is no connection is all there is to say. Of its
+        # kinds are a proxy that does not answer and a certificate that is not trusted.
         kinds = {kind.__name__ for kind in type(error).__mro__}
         offline = bool(kinds & {"ConnectionError", "Timeout"})
         reason = "there is no connection to it" if offline else first_line(error)
