@@ -33,8 +33,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.harness import RESULTS
-from riesz_lab import data, models, recipes
+from riesz_lab import models, recipes
 from riesz_lab.config import Config
+from riesz_lab.data.images import catalog
+from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.data.images.types import Data, Images
 from riesz_lab.errors import MissingDataError
 from riesz_lab.store import environment
@@ -161,7 +163,7 @@ USUAL = ["plain", "plain, 2 workers", "lab"]
 def serve(case: str, variant: str, folder: Path | None) -> None:
     """Run one variant: read a number of steps, run them, print the seconds."""
     config, settings = CASES[case], VARIANTS[variant]
-    known = data.load(config.dataset, data.data_folder(folder)).limited(20000, 100)
+    known = catalog.load(config.dataset, data_folder(folder)).limited(20000, 100)
     with tempfile.TemporaryDirectory() as runs:
         if isinstance(settings, int):
             turn = plain(config, known, settings)
@@ -203,7 +205,7 @@ def main() -> None:
         if options.case not in case:
             continue
         try:
-            data.check(config.dataset, data.data_folder(options.data_dir))
+            catalog.check(config.dataset, data_folder(options.data_dir))
         except MissingDataError as error:
             print(f"{case}: not measured. {error}")
             continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from riesz_lab.comparison import compare
     from riesz_lab.config import Config
-    from riesz_lab.data import Data, Images
+    from riesz_lab.data.images.types import Data, Images
     from riesz_lab.data.scenes.labels import Labels
     from riesz_lab.data.scenes.scene import Scene, Scenes
     from riesz_lab.recipes import recipe
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "comparison": "compare",
     "config": "Config",
-    "data": "Data Images",
+    "data.images.types": "Data Images",
     "data.scenes.labels": "Labels",
     "data.scenes.scene": "Scene Scenes",
     "recipes": "recipe",

@@ -18,12 +18,15 @@ import json
 import re
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from riesz_lab.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from riesz.metrics import Operator
 
 SEEDS = ("seed", "init_seed", "data_seed")
 """The fields in which the trials of one group differ."""
@@ -44,6 +47,13 @@ READ_BY_OWN = (
     "control", "backend",
 )  # fmt: skip
 """The fields that such a trial reads; the others are at defaults that do not apply to it."""
+
+
+class MetricText(str):
+    """A metric as `str(metric)` writes it, so that there is nothing to parse: parsing imports torch, for seconds."""
+
+    __slots__ = ()
+
 
 FolderName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
 Natural = Annotated[int, Meta(ge=0)]
@@ -145,7 +155,7 @@ class Config:
     fid_weights: str = ""
     """Generation: weights of Inception, as torch-fidelity publishes them."""
 
-    metric: str = "identity"
+    metric: str = MetricText("identity")
     """The inner product, such as "sobolev-tilde(lam=0.5)"; identity is the plain optimizer."""
     direction: Literal["output", "input", "rasterized"] | int = "output"
     """The axis to smooth along."""
@@ -197,13 +207,24 @@ class Config:
         return {k: None if unread and k not in READ_BY_OWN else v for k, v in self.to_dict().items()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Config:
-        """The inverse of `to_dict`; unknown keys are refused."""
+    def from_dict(cls, values: dict[str, Any], expected_id: str | None = None) -> Config:
+        """The inverse of `to_dict`; unknown keys are refused.
+
+        Args:
+            values: the settings.
+            expected_id: the id under which they were stored. If it is theirs, the metric is as `to_dict` wrote it
+                and is not parsed again.
+        """
         if not isinstance(values, dict):
             raise ConfigError(f"config: expected a JSON object, got {type(values).__name__}")
         for key in values:
             if key not in _hints():
                 raise ConfigError(unknown("setting", str(key), _hints()))
+        metric = values.get("metric")
+        if expected_id is not None and isinstance(metric, str):
+            as_stored = cls(**{**values, "metric": MetricText(metric)})
+            if as_stored.id == expected_id:
+                return as_stored
         return cls(**values)
 
     @property
@@ -235,14 +256,19 @@ def _hash(values: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def _canonical_metric(text: str) -> str:
-    # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
+def parse_metric(text: str) -> Operator:
+    """The metric that a text stands for; a `ConfigError` if there is none."""
     import riesz
 
     try:
-        return str(riesz.metric(text))
+        return riesz.metric(text)
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from None
+
+
+def _canonical_metric(text: str) -> MetricText:
+    # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
+    return text if isinstance(text, MetricText) else MetricText(parse_metric(text))
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

@@ -5,10 +5,15 @@ import json
 
 import pytest
 
+import riesz
+from riesz_lab import models
 from riesz_lab.config import Config
+from riesz_lab.data.images.builtin import DATASETS
+from riesz_lab.data.scenes.catalog import READERS
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import RECIPES, recipe
-from riesz_lab.sweeps import costs
+from riesz_lab.sweeps import SWEEPS, costs
+from riesz_lab.tasks import generation
 
 
 def test_config_survives_json():
@@ -23,6 +28,22 @@ def test_id_is_a_hash_of_every_setting():
         for change in ({"seed": 1}, {"lr": 0.1}, {"metric": "sobolev"}, {"max_steps": 3}, {"recipe": "other"})
     }
     assert len(changed | {base.id}) == 6
+
+
+def test_metrics_that_are_not_parsed_are_as_they_write_themselves():
+    made = [make() for make in RECIPES.values()]
+    made += [arm.config for make in SWEEPS.values() for arm in make().arms]
+    for config in made:
+        assert config.metric == str(riesz.metric(config.metric))
+
+
+@pytest.mark.parametrize("text", ["sobolev-tilde", "sobolev-tilde(lam=1)", "sobolev-tilde( lam = 1.0 )"])
+def test_a_metric_is_taken_as_stored_only_under_its_own_id(text):
+    written = Config(metric="sobolev-tilde")
+    assert Config.from_dict({"metric": text}) == written
+    assert Config.from_dict({"metric": text}, written.id) == written
+    with pytest.raises(ConfigError, match="expected one of"):
+        Config.from_dict({"metric": "sobolef"}, written.id)
 
 
 def test_id_does_not_depend_on_the_way_a_value_is_written():
@@ -171,3 +192,20 @@ def test_settings_of_other_tasks_are_refused(settings, told):
     with pytest.raises(ConfigError) as error:
         Config(**settings)
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_parameters_of_recipes_are_those_of_their_models(name):
+    config = recipe(name)
+    if config.task == "classification":
+        shapes = {"channels": DATASETS[config.dataset].channels, "classes": 10}
+    else:
+        classes = READERS[config.dataset].labels(config.label_set).classes
+        shapes = {"channels": 3, "classes": classes}
+    discriminator = 0
+    if config.task == "generation":
+        # One-hot classes and void, and an edge map where the dataset has instances, which Cityscapes alone has.
+        shapes = {"channels": generation._channels(classes, config.dataset == "cityscapes"), "classes": 3}
+        discriminator = generation._discriminator_size(config.discriminator_options, shapes["channels"] + 3)
+    counted = models.count(config.model, task=config.task, options=config.model_options, **shapes)
+    assert costs.parameters(config) == counted + discriminator

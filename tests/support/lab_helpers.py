@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from riesz_lab.config import Config
-from riesz_lab.data import Data, Images
 from riesz_lab.data.images.cifar10 import BATCHES, CLASSES
+from riesz_lab.data.images.types import Data, Images
 from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import checkpoint
 

@@ -110,6 +110,11 @@ class Attachment(CheckpointedStep):
         Exact if `recording` was on during the step. Otherwise the original gradient is computed from the directed
         one, which is still in `.grad`; where that would lose too many digits, or `.grad` is gone, an error says so.
         """
+        if self._trace is None and self._compiled:
+            raise RuntimeError(
+                "diagnostics: the last step was compiled, and a compiled step keeps nothing of the original gradient; "
+                "set attachment.recording = True before a step, which then runs outside of the graph"
+            )
         if self._trace is None:
             raise RuntimeError(
                 "diagnostics: no step was taken yet, or the last one was not directed by this metric; call "

@@ -60,6 +60,11 @@ class Plan:
         return list(groups.values())
 
     @cached_property
+    def sharded(self) -> list[Target]:
+        """The targets that are DTensors."""
+        return [target for target in self.targets if is_dtensor(target.parameter)]
+
+    @cached_property
     def _objects(self) -> list[Tensor]:
         return [parameter for parameter, _ in self.seen]
 

@@ -54,6 +54,8 @@ class DirectedStep:
         self._is_share = whole is not None
         self._use_plan(self._make_plan())
         self._closure_pending = False
+        self._compiled = False
+        """Whether the last step was traced whole, and so recorded nothing."""
 
     # -- the hooks -------------------------------------------------------------------------------------------------
 
@@ -63,7 +65,7 @@ class DirectedStep:
         from riesz import untraced
 
         if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
-            self._trace = None
+            self._trace, self._compiled = None, True
             self._traced.direct_(self._backend)
             return None
         if optimizer is not self.optimizer:
@@ -103,7 +105,7 @@ class DirectedStep:
         """Whether this is the outermost step; if so, the schedule has set the metric for it."""
         if is_nested(self.optimizer):
             return False
-        self._closure_pending = False
+        self._closure_pending = self._compiled = False
         self._trace = None
         groups = self.optimizer.param_groups
         if self._schedule is not None and not schedule.only_creates_state(groups):
@@ -143,6 +145,7 @@ class DirectedStep:
         self._traced = TracedStep(self.optimizer, plan)
         self._fast_path = FastPathCache()
         self._prepared: PreparedStep | None = None
+        self._agreed: tuple[bool, bool] | None = None
 
     def _make_plan(self) -> Plan:
         return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric, self._is_share)
@@ -168,9 +171,11 @@ class DirectedStep:
     @torch.no_grad()
     def _direct(self) -> None:
         self._closure_pending = False
+        self._agree()
         if not self.enabled or self._direct_by_fast_path():
             return
         present = self._present()
+        self._agree()
         if self._trace is not None:
             # The closure was evaluated before in this step. A gradient it did not compute again is directed already.
             present = [(t, g) for t, g in present if not self._trace.left(g)]
@@ -199,6 +204,17 @@ class DirectedStep:
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
         self._report_overflow(directed)
         self._trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
+
+    def _agree(self) -> None:
+        """Once for a plan, and when collectives begin or end to be needed: raise on all ranks if theirs differ."""
+        settings = (self.enabled, self.recording)
+        if settings == self._agreed or not self._plan.sharded:
+            return
+        from riesz import sharded
+
+        items = [sharded.Item(t.name, t.parameter, None, t.axis, t.metric) for t in self._plan.sharded]
+        sharded.agree(items, f"enabled={self.enabled}, recording={self.recording}, control={self._control}")
+        self._agreed = settings
 
     def _direct_by_fast_path(self) -> bool:
         """Whether all gradients are there and like those of the step before, and were directed by the fast path.

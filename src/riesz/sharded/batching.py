@@ -17,9 +17,10 @@ from riesz.backends import direct_
 from riesz.backends.shards import MAX_ROWS, ShardKernels, ShardRun
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Metric, Operator
-from riesz.sharded.collectives import AllGather, AllReduce, Exchange, digest
+from riesz.sharded.collectives import AllGather, AllReduce, Exchange
 from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import LocalPart, Rows, Run, real_view
+from riesz.sharded.watch import digest
 
 MAX_NUMEL = 1 << 20
 """Entries of a column batch: a copy of one, in float64, is all that is in memory at a time."""
@@ -299,7 +300,7 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
     return [
         (
             type(batch.metric).__name__,
-            _fixed_settings(batch.metric),
+            fixed_settings(batch.metric),
             batch.rows.n,
             batch.rows.groups,
             str(batch.dtype),
@@ -309,7 +310,7 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
     ]
 
 
-def _fixed_settings(metric: Operator) -> list[object]:
+def fixed_settings(metric: Operator) -> list[object]:
     names = [field.name for field in metric.settings() if field.name not in metric.tunable_fields]
     return [getattr(metric, name) for name in names]
 
@@ -318,7 +319,7 @@ def tunable_numbers(metrics: Iterable[Operator]) -> list[float]:
     return [float(getattr(metric, name)) for metric in metrics for name in metric.tunable_fields]
 
 
-def _describe_metric(metric: Operator) -> str:
+def describe_metric(metric: Operator) -> str:
     # The hook's metrics hold tensors, which print as such.
     settings = {field.name: getattr(metric, field.name) for field in metric.settings()}
     values = {name: float(value) if name in metric.tunable_fields else value for name, value in settings.items()}
@@ -328,5 +329,5 @@ def _describe_metric(metric: Operator) -> str:
 def describe(batches: Sequence[ColumnBatch]) -> str:
     """The metrics, and what has no gradient, for an error."""
     absent = {member.name for batch in batches for member in batch.members if not member.present}
-    metrics = sorted({_describe_metric(batch.metric) for batch in batches})
+    metrics = sorted({describe_metric(batch.metric) for batch in batches})
     return f"{', '.join(metrics)}; without a gradient: {', '.join(sorted(absent)) or 'none'}"

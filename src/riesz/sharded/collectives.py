@@ -8,8 +8,7 @@ other's columns or waiting for ever. On an accelerator the comparison waits for 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,15 +17,13 @@ from torch import Tensor
 
 from riesz.sharded.groups import RankGroup, rank_group
 from riesz.sharded.layout import local_of
+from riesz.sharded.watch import Describe, disagreement
 
 WORD = 8
 """Buffers are cut at multiples of this many bytes, so that any dtype can be read at a cut."""
 
 KEEP_BYTES = 64 << 20
 """Buffers up to this size are kept from step to step; larger ones are allocated for each."""
-
-Describe = Callable[[], str]
-"""Describes the work of this rank, should ranks disagree."""
 
 # One call under two names: torch 2.13 renamed it and warns of the old one.
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -42,15 +39,6 @@ class Exchange:
     def finish(self) -> None:
         """Wait for what other ranks send, and direct in place. Raises on all ranks if their work differs."""
         raise NotImplementedError
-
-
-class DisagreementError(RuntimeError):
-    """The ranks of one collective have different work."""
-
-
-def digest(work: object) -> int:
-    """A number of 63 bits that differs, very likely, where `work` does."""
-    return int.from_bytes(hashlib.blake2b(repr(work).encode(), digest_size=8).digest(), "little") >> 1
 
 
 def padded(size: int) -> int:
@@ -100,11 +88,11 @@ class AllGather:
 
     def finish(self, token: int, describe: Describe) -> Tensor:
         """All that was sent, rank by rank."""
-        self._pending.wait()
+        self._group.wait(self._pending, describe)
         received = self._received.get().to(self._device)
         tokens = received.view(torch.int64)[:: self.stride // WORD]
         if tokens.tolist() != [token] * self._group.size:
-            raise _disagreement(describe)
+            raise disagreement(describe)
         return received
 
     def release(self) -> None:
@@ -137,10 +125,10 @@ class AllReduce:
 
     def finish(self, token: int, describe: Describe) -> Tensor:
         """The bytes of header and sums."""
-        self._pending.wait()
+        self._group.wait(self._pending, describe)
         totals = self._on_group.to(self._device)
         if not totals_agree(totals[: self.HEADER].tolist(), self._group.size):
-            raise _disagreement(describe)
+            raise disagreement(describe)
         return totals.view(torch.uint8)
 
     def release(self) -> None:
@@ -209,26 +197,19 @@ class AllToAll:
 
     def finish(self, token: int, describe: Describe) -> None:
         """Wait until what was received is in the receive buffer."""
-        self._pending.wait()
+        self._group.wait(self._pending, describe)
         received = self._received.get()
         if self._on_group is not received:
             received.copy_(self._on_group)
         self._on_group = torch.empty(0)
         if (received.view(torch.int64)[self._received_headers] != token).any():
-            raise _disagreement(describe)
+            raise disagreement(describe)
 
 
 def _headers(lengths: Sequence[int]) -> Tensor:
     """Where the parts of a buffer begin, in words."""
     starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
     return starts // WORD
-
-
-def _disagreement(describe: Describe) -> DisagreementError:
-    return DisagreementError(
-        "expected the same work on all ranks, got different ones: some parameter has a gradient on one rank and none "
-        f"on another, or the metric differs. On rank {dist.get_rank()}: {describe()}"
-    )
 
 
 def all_finite(gradients: Sequence[Any]) -> Tensor:

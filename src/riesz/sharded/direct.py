@@ -29,11 +29,12 @@ from riesz.control import Control, controlled, norm_ratio, put_back
 from riesz.control import products as products_of
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
-from riesz.sharded.batching import batch_columns
-from riesz.sharded.collectives import AllReduce, Exchange, digest
-from riesz.sharded.groups import RankGroup, rank_group
+from riesz.sharded.batching import batch_columns, describe_metric, fixed_settings
+from riesz.sharded.collectives import AllReduce, Exchange
+from riesz.sharded.groups import RankGroup, rank_group, watch_of
 from riesz.sharded.layout import LocalPart, local_of, open_part
 from riesz.sharded.strategies import CENTRING, choose
+from riesz.sharded.watch import digest
 
 MAX_PREPARED = 32
 """Lists of parameters that are remembered; a model has one per set of parameters that get gradients together."""
@@ -117,6 +118,8 @@ class PreparedStep:
         self._fast_paths = [FastPathCache() for _ in self._alone]
         self._exchanges = _exchanges(self._parts, backend, permuted=control == "permuted")
         self._sums = _WholeSums(self._parts)
+        self._watches = list(dict.fromkeys(watch_of(part.layout.mesh) for part in self._parts))
+        self._work = digest([(item.name, item.axis, _kind(item.metric)) for item in items])
         self._recording = False
         self._present: list[bool] = []
         self._homes: list[Tensor | None] = []
@@ -150,6 +153,8 @@ class PreparedStep:
     def start(self, gradients: Sequence[Any], recording: bool) -> None:
         """Begin to direct gradients, one per item or None, for which this `holds`: collectives are under way."""
         self._recording = recording
+        for watch in self._watches:
+            watch.begin(self._work)
         self._present = [gradient is not None for gradient in gradients]
         self._homes = [
             None if gradient is None else local_of(gradient)
@@ -169,6 +174,8 @@ class PreparedStep:
         try:
             return self._finish()
         finally:
+            for watch in self._watches:
+                watch.end()
             self._set_locals([None] * len(self._parts))
             self._homes, self._originals = [], []
 
@@ -212,6 +219,39 @@ class PreparedStep:
                 put_back(home, copy, name, "permuted")
         else:
             fast_path.learn(self._backend, locals_, columns)
+
+
+def agree(items: Sequence[Item], settings: object) -> None:
+    """Raise on all ranks if metrics, but for their numbers, or settings differ: one small all-reduce per mesh.
+
+    Ranks whose metrics are of different kinds make different collectives, or none, and would wait for each other. Their
+    numbers are compared at every step, in the collectives that direct.
+
+    Args:
+        items: the parameters to direct, which are DTensors; their gradients are not read.
+        settings: anything else that decides which collectives are made.
+    """
+    by_mesh: dict[Any, list[Item]] = {}
+    for item in items:
+        mesh = item.parameter.device_mesh
+        if mesh.size() > 1 and mesh.get_coordinate() is not None:
+            by_mesh.setdefault(mesh, []).append(item)
+    for mesh, together in by_mesh.items():
+        group = rank_group(mesh, tuple(dim for dim in range(mesh.ndim) if mesh.size(dim) > 1))
+        work = digest([settings, *((item.name, item.axis, _kind(item.metric)) for item in together)])
+        metrics = ", ".join(sorted({describe_metric(item.metric) for item in together}))
+        group.watch.begin(work)
+        try:
+            reduce = AllReduce(group, 0, group.device)
+            reduce.start(work)
+            reduce.finish(work, f"{metrics}; {settings}".__str__)
+        finally:
+            group.watch.end()
+
+
+def _kind(metric: Operator) -> tuple[str, list[object]]:
+    """A metric but for its numbers."""
+    return metric.kind_name(), fixed_settings(metric)
 
 
 def _spec(item: Item) -> Any:

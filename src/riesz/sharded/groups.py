@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
+from riesz.sharded.watch import Describe, Watch
+
 
 @dataclass(frozen=True, eq=False)
 class RankGroup:
@@ -19,21 +21,28 @@ class RankGroup:
         rank: the rank of this process within it.
         coordinates: by rank of the group, the coordinates on those dims.
         device: the device of the group's collectives; gradients may be elsewhere (CPU offload).
+        watch: of the mesh.
     """
 
     process_group: Any
     rank: int
     coordinates: tuple[tuple[int, ...], ...]
     device: torch.device
+    watch: Watch
 
     @property
     def size(self) -> int:
         return len(self.coordinates)
 
+    def wait(self, pending: Any, describe: Describe) -> None:
+        """Wait for a collective of this group."""
+        self.watch.wait(pending, self.device.type == "cpu", describe)
+
 
 _groups: dict[tuple[DeviceMesh, tuple[int, ...]], tuple[object, RankGroup]] = {}
 _process_groups: dict[tuple[int, ...], tuple[object, Any]] = {}
-"""Both with the world they belong to: entries of a destroyed world are replaced."""
+_watches: dict[tuple[int, ...], tuple[object, Watch]] = {}
+"""All with the world they belong to: entries of a destroyed world are replaced."""
 
 
 def rank_group(mesh: DeviceMesh, dims: tuple[int, ...]) -> RankGroup:
@@ -58,7 +67,17 @@ def _rank_group(mesh: DeviceMesh, dims: tuple[int, ...]) -> RankGroup:
     device = torch.device(mesh.device_type)
     if device.type == "cuda":
         device = torch.device("cuda", torch.cuda.current_device())
-    return RankGroup(process_group, ranks.index(dist.get_rank()), tuple(members[rank] for rank in ranks), device)
+    coordinates = tuple(members[rank] for rank in ranks)
+    return RankGroup(process_group, ranks.index(dist.get_rank()), coordinates, device, watch_of(mesh))
+
+
+def watch_of(mesh: DeviceMesh) -> Watch:
+    """The watch of the ranks of a mesh."""
+    world: object = dist.group.WORLD
+    ranks = tuple(mesh.mesh.flatten().tolist())
+    if (known := _watches.get(ranks)) is None or known[0] is not world:
+        known = _watches[ranks] = (world, Watch(ranks))
+    return known[1]
 
 
 def _process_group(mesh: DeviceMesh, dims: tuple[int, ...], ranks: tuple[int, ...]) -> Any:

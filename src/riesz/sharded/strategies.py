@@ -36,10 +36,11 @@ from riesz.sharded.batching import (
     direct_rows_,
     tunable_numbers,
 )
-from riesz.sharded.collectives import WORD, AllReduce, AllToAll, Buffer, Exchange, digest, padded
+from riesz.sharded.collectives import WORD, AllReduce, AllToAll, Buffer, Exchange, padded
 from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import LocalPart, Rows, real_view
 from riesz.sharded.low_rank import LowRank, LowRankExchange, factors_of, inexact_dtype, low_rank
+from riesz.sharded.watch import digest
 
 MAX_BYTES = 256 << 20
 """The most that arrives in one collective; larger models take several."""

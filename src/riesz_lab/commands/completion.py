@@ -62,8 +62,8 @@ def _print(shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]) -> None:
 
 def completions() -> dict[str, list[str]]:
     """The words that may follow each command: names first, then options."""
-    from riesz_lab.data import DATASETS
-    from riesz_lab.data.scenes.catalog import SCENES
+    from riesz_lab.data.images.builtin import DATASETS
+    from riesz_lab.data.scenes.builtin import SCENES
     from riesz_lab.recipes import RECIPES
     from riesz_lab.report.figures import FIGURES
     from riesz_lab.sweeps import SWEEPS

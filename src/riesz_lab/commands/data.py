@@ -9,10 +9,8 @@ from typing import Annotated, Literal
 import tyro
 
 from riesz_lab.commands.parsing import parse
-from riesz_lab.data import DATASETS, check, data_folder
-from riesz_lab.data.images import cifar10
-from riesz_lab.data.scenes import catalog as scene_catalog
-from riesz_lab.data.scenes.catalog import SCENES
+from riesz_lab.data.images.builtin import DATASETS, data_folder
+from riesz_lab.data.scenes.builtin import SCENES
 from riesz_lab.errors import ConfigError, LabError, MissingDataError, printable, unknown
 from riesz_lab.utils.tables import print_table
 
@@ -66,11 +64,12 @@ def _fetch(name: Name, data_dir: Folder = None) -> int:
 def _verify(name: Name, data_dir: Folder = None) -> int:
     """Check every file of a dataset against what was published."""
     from riesz_lab.data import fetch
+    from riesz_lab.data.scenes import catalog
 
     folder = data_folder(data_dir)
     _check_name(name)
     all_right = True
-    for file, right, remark in scene_catalog.verify(name, folder) if name in SCENES else fetch.verify(name, folder):
+    for file, right, remark in catalog.verify(name, folder) if name in SCENES else fetch.verify(name, folder):
         print(printable(f"{'ok   ' if right else 'WRONG'}  {file}: {remark}"), flush=True)
         all_right &= right
     return 0 if all_right else 1
@@ -80,6 +79,8 @@ def _pack(
     name: tyro.conf.Positional[Literal["cifar10"]], source: tyro.conf.Positional[Path], data_dir: Folder = None
 ) -> int:
     """Store images by class, SOURCE/{train,test}/<class>/<image>.jpg, in the format of the release: it loads faster."""
+    from riesz_lab.data.images import cifar10
+
     for file in cifar10.pack(source, data_folder(data_dir) / name):
         print(printable(str(file)))
     return 0
@@ -95,8 +96,12 @@ def is_present(name: str, folder: Path) -> bool:
 
 
 def _check_present(name: str, folder: Path) -> None:
+    # Torch, on first use.
+    from riesz_lab.data.images.catalog import check
+    from riesz_lab.data.scenes.catalog import load
+
     if name in SCENES:
-        scene_catalog.load(name, folder, "all")
+        load(name, folder, "all")
     else:
         check(name, folder)
 

@@ -12,19 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from riesz_lab.commands.parsing import parse
-from riesz_lab.commands.report import write
-from riesz_lab.data import data_folder
+from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
-from riesz_lab.report.compare_page import compare_content
-from riesz_lab.report.comparison_view import format_comparisons
-from riesz_lab.report.page import html
-from riesz_lab.store import Store
 from riesz_lab.sweeps import Arm, Sweep, results
-from riesz_lab.sweeps.running.display import make_display
-from riesz_lab.sweeps.running.driver import RunSettings, drive
-from riesz_lab.sweeps.running.local import Local
-from riesz_lab.sweeps.running.pending import find_pending
 from riesz_lab.utils.malloc import keep_freed_memory
 
 METRICS = {"ReweightedL2": "reweighted-l2", "SobolevTilde": "sobolev-tilde"}
@@ -59,6 +50,17 @@ def demo(
         workers: trials at once; one per core if not given.
         progress: live in a terminal, plain lines elsewhere, or none.
     """
+    # After the help: importing torch takes seconds.
+    from riesz_lab.commands.report import write
+    from riesz_lab.report.compare_page import compare_content
+    from riesz_lab.report.comparison_view import format_comparisons
+    from riesz_lab.report.page import html
+    from riesz_lab.store import Store
+    from riesz_lab.sweeps.running.display import make_display
+    from riesz_lab.sweeps.running.driver import RunSettings, drive
+    from riesz_lab.sweeps.running.local import Local
+    from riesz_lab.sweeps.running.pending import find_pending
+
     if seeds < 1:
         raise ConfigError(f"seeds: expected 1 or more, got {seeds}")
     sweep = demo_sweep(seeds)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from riesz_lab.commands.parsing import parse
 from riesz_lab.recipes import RECIPES
-from riesz_lab.sweeps.costs import MEASURED_ON, cpu_hours, format_hours, images
-from riesz_lab.tasks import task_class
+from riesz_lab.sweeps.costs import MEASURED_ON, cpu_hours, format_hours, images, parameters
 from riesz_lab.utils.tables import print_table
 
 
@@ -19,7 +18,7 @@ def _list() -> None:
     for name, make in RECIPES.items():
         config = make()
         train, _ = images(config)
-        size = f"{task_class(config.task).parameters(config):,}"
+        size = f"{parameters(config):,}"
         method = (config.optimizer, f"{config.lr:g}", f"{config.batch_size}", f"{config.epochs}")
         steps = f"{config.epochs * -(-train // config.batch_size):,}"
         cost = format_hours(cpu_hours(config))

@@ -14,11 +14,9 @@ from riesz_lab.commands.parsing import parse
 from riesz_lab.comparison.record import read_records
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
-from riesz_lab.statistics import paired
 from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.selection import distinguishing, record, select
 from riesz_lab.store.trial import lock
-from riesz_lab.sweeps.results import is_percent
 from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.tables import print_table
 
@@ -104,6 +102,8 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         method: The group to judge.
         margin: The largest difference in score that does not matter.
     """
+    from riesz_lab.statistics import paired  # scipy, on first use
+
     store = open_store(runs)
     sides = [_group(store, name) for name in (baseline, method)]
     results = [trial.result for side in sides for trial in side if trial.result is not None]
@@ -112,13 +112,14 @@ def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs =
         problem = f"have different scores: {', '.join(sorted(names))}" if names else "have no complete trial"
         raise ConfigError(f"groups {baseline} and {method} {problem}")
     (score,) = names
-    if len(directions := {result.higher_is_better for result in results}) != 1:
-        raise ConfigError(f"groups {baseline} and {method} disagree on whether a higher {score} is better")
+    if len(kinds := {(result.higher_is_better, result.percent) for result in results}) != 1:
+        raise ConfigError(f"groups {baseline} and {method} disagree on what their {score} is")
+    ((higher, percent),) = kinds
     scores: list[dict[Hashable, float | None]] = [
         {(t.config.effective_init_seed, t.config.effective_data_seed): t.score("last") for t in side if t.result}
         for side in sides
     ]
-    comparison = paired(*scores, margin=margin, higher_is_better=directions.pop(), percent=is_percent(score))
+    comparison = paired(*scores, margin=margin, higher_is_better=higher, percent=percent)
     for name, side in zip(("baseline", "method"), sides, strict=True):
         print(f"{name}: {side[0].config.recipe}, {side[0].config.metric}, group {side[0].config.group}")
     print(f"{printable(score).replace('_', ' ')} of the last epoch, method against baseline: {comparison.sentence}.")

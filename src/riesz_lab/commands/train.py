@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import tyro
 
 from riesz_lab.commands.parsing import parse
@@ -16,8 +15,10 @@ from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.store.files import read_config
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware, is_main_process
-from riesz_lab.training.trainer import Outcome, train
 from riesz_lab.utils.malloc import keep_freed_memory
+
+if TYPE_CHECKING:
+    from riesz_lab.training.trainer import Outcome
 
 USAGE = """usage: riesz train RECIPE [options]
 
@@ -64,6 +65,11 @@ def run(arguments: list[str]) -> int:
     if name.startswith("-"):
         raise ConfigError(f"the recipe comes first: riesz train RECIPE {name} ...; `riesz recipes` lists them")
     options = _parse(name, arguments[1:])
+    # After the help: importing torch takes seconds.
+    import torch
+
+    from riesz_lab.training.trainer import train
+
     if options.run.threads is not None:
         if options.run.threads < 1:
             raise ConfigError(f"threads: expected 1 or more, got {options.run.threads}")

@@ -20,8 +20,8 @@ from riesz_lab.config import Config
 from riesz_lab.errors import LabError, first_line
 from riesz_lab.store import Result, environment
 from riesz_lab.store.files import Row, append_row, write_rows
+from riesz_lab.store.result import is_percent
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps.results import is_percent
 from riesz_lab.training import checkpoint
 from riesz_lab.utils import randomness
 
@@ -140,6 +140,7 @@ def _result(attach: Attach, final: dict[str, float], score: str, higher_is_bette
         parameters=models.parameters(attach.models[0]),
         score=score,
         higher_is_better=higher_is_better,
+        percent=is_percent(score),
         last=None if diverged else rows[-1],
         best=max(rows, key=lambda row: sign * row[score]) if rows else None,
     )

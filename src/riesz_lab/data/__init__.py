@@ -3,8 +3,3 @@
 
 Shape suffixes: N images, H height, W width, C channels.
 """
-
-from riesz_lab.data.images.catalog import DATASETS, check, data_folder, load
-from riesz_lab.data.images.types import Data, Images
-
-__all__ = ["DATASETS", "Data", "Images", "check", "data_folder", "load"]

@@ -17,7 +17,7 @@ from typing import Any
 import pooch
 
 from riesz_lab.data.images import cifar10, idx
-from riesz_lab.data.images.catalog import Source, builtin
+from riesz_lab.data.images.builtin import Source, builtin
 from riesz_lab.errors import BadFileError, LabError, MissingDataError, first_line
 from riesz_lab.utils import atomic
 
@@ -68,8 +68,10 @@ def _download(source: Source, folder: Path, quiet: bool) -> None:
         pooch.retrieve(source.url, source.checksum, fname=source.name, path=folder, downloader=download)
     except Exception as error:  # every layer of the network has its own errors
         (folder / f"{source.name}.part").unlink(missing_ok=True)
-        # An OSError of requests quotes its own objects; that there is no connection is all there is to say.
-        offline = isinstance(error, ConnectionError) or type(error).__name__ in ("ConnectionError", "ConnectTimeout")
+        # An OSError of requests quotes its own objects; that there is no connection is all there is to say. Of its
+        # kinds are a proxy that does not answer and a certificate that is not trusted.
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        offline = bool(kinds & {"ConnectionError", "Timeout"})
         reason = "there is no connection to it" if offline else first_line(error)
         raise MissingDataError(
             f"{source.name} could not be downloaded from {source.url}: {reason}; to put it there by hand, save it as "

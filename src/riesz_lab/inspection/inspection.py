@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from riesz_lab.inspection.reading import read_tensors
 from riesz_lab.inspection.regularity import MIN_FILTERS, Array, Regularity, regularity
 from riesz_lab.statistics import adjusted
+from riesz_lab.utils.tensor_files import read_tensors
 
 Layers = Literal["conv", "all"]
 DIRECTIONS = ("output", "input")

@@ -1,12 +1,12 @@
-"""Weights from a local file: safetensors, or what torch.save wrote, read with `weights_only`."""
+"""Weights from a local file of anybody's: safetensors, or what torch.save wrote."""
 
 from pathlib import Path
 
 import safetensors.torch
-import torch
 from torch import Tensor, nn
 
 from riesz_lab.errors import BadFileError, MissingDataError, first_line
+from riesz_lab.utils.tensor_files import read_tensors
 
 
 def find(name: str, data_dir: Path, setting: str) -> Path:
@@ -24,22 +24,9 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         raise BadFileError(f"{path} cannot be read as safetensors: {first_line(error)}") from None
 
 
-def read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file of either kind, by name."""
-    if path.suffix == ".safetensors":
-        return load_weights(path)
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # the reader raises almost anything on a damaged archive
-        raise BadFileError(f"{path} cannot be read as weights: it is damaged, or holds more than tensors") from None
-    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise BadFileError(f"{path}: expected a state dict or safetensors, got a {type(loaded).__name__}")
-    return loaded
-
-
 def load_into(model: nn.Module, path: Path, *, extra: tuple[str, ...] = ()) -> None:
     """Load all weights of a model; the file may hold more, under names that begin with one of `extra`."""
-    weights, wanted = read(path), model.state_dict()
+    weights, wanted = read_tensors(path), model.state_dict()
     # Files written before torch 0.4.1 lack batch norm's counter of batches, which starts at zero.
     optional = {name for name in wanted if name.endswith("num_batches_tracked")}
     if missing := sorted(set(wanted) - set(weights) - optional):

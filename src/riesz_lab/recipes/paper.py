@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from riesz_lab.config import Config
+from riesz_lab.config import Config, MetricText
 
 SGD = Config(optimizer="sgd", momentum=0.9, weight_decay=5e-4, schedule="step", drop_every=40, drop_factor=0.1)
 """What all experiments with SGD share."""
-LS = {"metric": "laplacian-smoothing(sigma=0.5)", "direction": "rasterized", "layers": "all"}
+LS = {"metric": MetricText("laplacian-smoothing(sigma=0.5)"), "direction": "rasterized", "layers": "all"}
 
 
 def cifar10(model: str, batch_size: int, lr: float = 0.1) -> Config:

@@ -147,10 +147,10 @@ def main_methods(methods: Methods, most: int) -> Methods:
     return dict(list((chosen if len(chosen) > 1 else methods).items())[:most])
 
 
-def score_of(methods: Methods) -> str:
-    """The name of the score of a setting."""
+def score_of(methods: Methods) -> tuple[str, bool]:
+    """The name of the score of a setting, and whether it is printed in percent."""
     result = next(iter(methods.values()))[0].result
-    return "test_accuracy" if result is None else result.score
+    return ("test_accuracy", True) if result is None else (result.score, result.percent)
 
 
 def count_collapsed(trials: Sequence[StoredTrial]) -> int:

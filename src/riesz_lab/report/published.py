@@ -139,7 +139,7 @@ def _fid_table(title: str, settings: list[tuple[Config, Methods]]) -> Table:
     cells = (Cell(f"{fid[c][0]:.2f} ± {fid[c][1]:.2f}; {collapsed[c]} of {of} collapsed", fid[c][0]) for c in COLUMNS)
     rows: list[list[Cell | str]] = [["paper, 6 trials", *cells]]
     for base, methods in settings:
-        score = score_of(methods)
+        score, _ = score_of(methods)
         rows.append([f"ours, {score}: {scale(base)}", *_means(methods, score, collapsed=True)])
     return Table(caption=title, head=("who", *COLUMNS.values()), rows=rows, numbers=frozenset((1, 2, 3)))
 

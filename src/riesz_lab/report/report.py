@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from riesz_lab.comparison.record import read_records
+from riesz_lab.config import parse_metric
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import appendix, benchmarks
 from riesz_lab.report.content import Finding, Page, Section
@@ -29,11 +30,22 @@ def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
         if not path.is_dir():
             raise LabError(f"expected a folder of trials or benchmark results, got {path}")
     measurements = [measurement for path in paths for measurement in benchmarks.read(path)]
-    evidence = Evidence(Store(*paths), measurements, margin, *read_records(*paths))
+    evidence = Evidence(_with_known_metrics(Store(*paths)), measurements, margin, *read_records(*paths))
     if not evidence.store.trials and not evidence.store.broken and not measurements:
         below = ", ".join(map(str, paths))
         raise LabError(f"no trial is stored below {below}; trials are made by riesz demo, riesz train, riesz sweep")
     return evidence
+
+
+def _with_known_metrics(store: Store) -> Store:
+    """Trials of a metric that this version does not know are broken: they cannot be named or compared."""
+    for trial in store.trials:
+        try:
+            parse_metric(trial.config.metric)
+        except ConfigError as error:
+            store.broken[trial.path] = str(error)
+    store.trials = [trial for trial in store.trials if trial.path not in store.broken]
+    return store
 
 
 def build(evidence: Evidence, home: Path | None = None, title: str = "Channel-directed gradients: report") -> Page:

@@ -1,9 +1,9 @@
 """The tables of comparisons that the trials of a store allow.
 
-Trials that were run for a known sweep are compared as that sweep says. Other trials (the demo, `riesz compare`, trials
-by hand) are compared with the plain optimizer at the same settings, permuted channels with the true order. A trial
-records the sweeps it was run for. A claim is corrected for as many comparisons as any of them plans; if none is
-recorded, for as many as any known sweep with these settings plans, since it may have been one of them.
+Trials that were run for a known sweep are compared as that sweep says, with tuned rates each at its own. Others (the
+demo, `riesz compare`, trials by hand) are compared with the plain optimizer at the same settings, permuted channels
+with the true order. A trial records the sweeps it was run for. A claim is corrected for as many comparisons as any of
+them plans; if none is recorded, for as many as any known sweep with these settings plans, since it may have been one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from riesz_lab.report.labels import scale, version
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
 from riesz_lab.sweeps.methods import baseline, method, setting
+from riesz_lab.sweeps.tuning import TUNED
 
 
 def tables(store: Store, margin: float) -> list[Table]:
@@ -42,8 +43,42 @@ def tables(store: Store, margin: float) -> list[Table]:
             chosen.append(_with_seeds(sweep, [trial for group in sorted(set(names)) for trial in groups[group]]))
             covered.update(names)
     chosen.sort(key=lambda sweep: list(SWEEPS).index(sweep.name))
+    for name in sorted({name for names in run_for.values() for name in names if TUNED.fullmatch(name)}):
+        names = [group for group in groups if name in run_for[group]]
+        tuned = _tuned_sweep(name, [groups[group][0].config for group in names])
+        if tuned is not None:
+            chosen.append(_with_seeds(tuned, [trial for group in names for trial in groups[group]], planned=False))
+            covered.update(names)
     rest = [trial for group, trials in groups.items() if group not in covered for trial in trials]
     return [results(sweep, store) for sweep in (*chosen, *_sweeps_by_setting(rest, margin))]
+
+
+def _tuned_sweep(name: str, configs: list[Config]) -> Sweep | None:
+    """The known sweep whose arms these are, each at its own rate; None where that is not certain.
+
+    Args:
+        name: as `riesz_lab.sweeps.tuning.tuned` makes it.
+        configs: of the trials that were run for it.
+    """
+    match = TUNED.fullmatch(name)
+    known = {sweep.name: sweep for sweep in _known_sweeps()}.get(match[1] if match else "")
+    stored = {_without_rate(config): config for config in configs}
+    if known is None or len(stored) < len(configs):
+        return None
+    if len({_without_rate(arm.config) for arm in known.arms}) < len(known.arms):  # its arms differ in their rates
+        return None
+    at_own_rate = {arm.label: stored[key] for arm in known.arms if (key := _without_rate(arm.config)) in stored}
+    labels = {label: f"{label}, lr {config.lr:g}" for label, config in at_own_rate.items()}
+    arms = (
+        Arm(labels[arm.label], at_own_rate[arm.label], labels.get(arm.baseline or ""))
+        for arm in known.arms
+        if arm.label in labels
+    )
+    return replace(known, name=f"{known.name}, tuned rates", arms=tuple(arms))
+
+
+def _without_rate(config: Config) -> str:
+    return replace(config, lr=1.0, discriminator_lr=None).group
 
 
 @lru_cache(maxsize=1)

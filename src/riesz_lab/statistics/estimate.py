@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy  # its parts are imported on first use
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 Array = NDArray[np.float64]
 
@@ -33,17 +33,17 @@ class Estimate:
 
     def interval(self) -> tuple[Any, Any]:
         """The 95% t interval of the true mean."""
-        half = stats.t.ppf(0.975, self.freedom) * self.error
+        half = scipy.stats.t.ppf(0.975, self.freedom) * self.error
         return self.mean - half, self.mean + half
 
     def p(self) -> Any:
         """Two-sided p of "the true mean is zero". NaN without spread: there is nothing to judge chance by."""
-        return 2 * stats.t.sf(np.abs(self._ratio(self.mean)), self.freedom)
+        return 2 * scipy.stats.t.sf(np.abs(self._ratio(self.mean)), self.freedom)
 
     def p_beyond(self, margin: float) -> Any:
         """p of "the true mean is `margin` or more away from zero": two one-sided tests (TOST), the larger p."""
-        above = stats.t.sf(self._ratio(self.mean + margin), self.freedom)
-        below = stats.t.cdf(self._ratio(self.mean - margin), self.freedom)
+        above = scipy.stats.t.sf(self._ratio(self.mean + margin), self.freedom)
+        below = scipy.stats.t.cdf(self._ratio(self.mean - margin), self.freedom)
         return np.maximum(above, below)
 
     def detectable(self) -> float:
@@ -91,6 +91,8 @@ def crossed(values_IJ: Array) -> Estimate:
 
 @lru_cache
 def _noncentrality(freedom: float) -> float:
-    critical = stats.t.ppf(0.975, freedom)
+    critical = scipy.stats.t.ppf(0.975, freedom)
     # The other tail adds less than 1e-3 to the power wherever it is near 80%; leaving it out errs on the safe side.
-    return float(optimize.brentq(lambda shift: stats.nct.sf(critical, freedom, shift) - 0.8, 0.0, 10 * critical + 10))
+    return float(
+        scipy.optimize.brentq(lambda shift: scipy.stats.nct.sf(critical, freedom, shift) - 0.8, 0.0, 10 * critical + 10)
+    )

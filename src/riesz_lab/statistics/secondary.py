@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy  # its parts are imported on first use
 
 from riesz_lab.statistics.estimate import Array
 
@@ -21,7 +21,7 @@ def bootstrap_interval(differences_N: Array) -> Interval | None:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on degenerate data scipy warns and returns NaN, which becomes None here
-        interval = stats.bootstrap((differences_N,), np.mean, method="BCa", rng=0).confidence_interval
+        interval = scipy.stats.bootstrap((differences_N,), np.mean, method="BCa", rng=0).confidence_interval
     return _pair(interval.low, interval.high)
 
 
@@ -31,7 +31,7 @@ def wilcoxon_p(differences_N: Array) -> float | None:
         return 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # small samples with ties: scipy falls back to permutations and says so
-        return _number(stats.wilcoxon(differences_N).pvalue)
+        return _number(scipy.stats.wilcoxon(differences_N).pvalue)
 
 
 def error_reduced(baseline_N: Array, method_N: Array) -> tuple[float | None, Interval | None]:
@@ -48,7 +48,7 @@ def error_reduced(baseline_N: Array, method_N: Array) -> tuple[float | None, Int
     reduced = 100 * (1 - mean / base)
     if count < 2:
         return reduced, None
-    squared = float(stats.t.ppf(0.975, count - 1)) ** 2 / count
+    squared = float(scipy.stats.t.ppf(0.975, count - 1)) ** 2 / count
     (var_base, both), (_, var_method) = np.cov(baseline_N, method_N)
     a, b, c = base**2 - squared * var_base, base * mean - squared * both, mean**2 - squared * var_method
     if a <= 0:
@@ -67,13 +67,15 @@ def spread(baseline_N: Array, method_N: Array) -> tuple[float | None, float | No
     base, method = float(baseline_N.var(ddof=1)), float(method_N.var(ddof=1))
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore")
-        p = _number(stats.levene(baseline_N, method_N, center="median").pvalue)
+        p = _number(scipy.stats.levene(baseline_N, method_N, center="median").pvalue)
     return (method / base if base > 0 else None), p
 
 
 def fisher_p(collapsed: tuple[int, int], trials: int) -> float | None:
     """Fisher's exact test that collapse is as likely with baseline and method, of equally many trials each."""
-    return _number(stats.fisher_exact([[count, trials - count] for count in collapsed]).pvalue) if trials else None
+    return (
+        _number(scipy.stats.fisher_exact([[count, trials - count] for count in collapsed]).pvalue) if trials else None
+    )
 
 
 def _number(value: Any) -> float | None:

@@ -25,7 +25,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+import scipy  # its parts are imported on first use
 
 from riesz_lab.statistics.estimate import Array
 from riesz_lab.statistics.verdict import ALPHA, LEAST_PAIRS
@@ -115,7 +115,7 @@ class Sequential:
             return False
         if budget <= self.n:
             return True
-        luck = self.spread * math.sqrt((self.n - 1) / stats.chi2.ppf(0.9, self.n - 1))
+        luck = self.spread * math.sqrt((self.n - 1) / scipy.stats.chi2.ppf(0.9, self.n - 1))
         width = float(half_width(luck, budget, self.alpha))
         reach = 1.6 * self.spread * math.sqrt(1 / self.n - 1 / budget)
         largest = abs(self.difference) + reach

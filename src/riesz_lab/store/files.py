@@ -96,9 +96,9 @@ def read_sweeps(path: Path) -> dict[str, int]:
     return {name: family for name, family in pairs if type(family) is int and 0 <= family < FAMILY_CAP}
 
 
-def read_config(path: Path) -> Config:
-    """A stored config, or an error that names the file."""
+def read_config(path: Path, expected_id: str | None = None) -> Config:
+    """A stored config, or an error that names the file; see `Config.from_dict`."""
     try:
-        return Config.from_dict(read_json(path))
+        return Config.from_dict(read_json(path), expected_id)
     except ConfigError as error:
         raise BadFileError(f"{path}: {error}") from None

@@ -16,6 +16,14 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 Which = Literal["last", "best"]
 
 
+def is_percent(column: str) -> bool:
+    """Whether a column of a history holds fractions that are printed in percent; its name is all that is stored of it.
+
+    For the score that trials are compared by, `Result.percent` decides.
+    """
+    return column.endswith(("accuracy", "miou"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """How a complete trial ended."""
@@ -26,6 +34,7 @@ class Result:
     parameters: int = 0  # of all models
     score: str  # the name of the score
     higher_is_better: bool  # whether a higher score is better
+    percent: bool  # whether the score is a fraction that is printed in percent
     last: Row | None  # the history row of the last epoch with a score; None unless finished
     best: Row | None  # the history row with the best score; None if there is no score
 
@@ -34,8 +43,9 @@ class Result:
         return None if row is None else row[self.score]
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is stored."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("collapse", None)}
+        """As it is stored: without what a reader concludes from the rest."""
+        implied = {"collapse": None, "percent": is_percent(self.score)}
+        return {name: value for name, value in asdict(self).items() if (name, value) not in implied.items()}
 
 
 def read_result(path: Path) -> Result | None:
@@ -47,6 +57,7 @@ def read_result(path: Path) -> Result | None:
         if isinstance(stored, dict):
             # Older results do not have it. FID was the only score then for which lower is better.
             stored.setdefault("higher_is_better", not str(stored.get("score")).startswith("fid"))
+            stored.setdefault("percent", is_percent(str(stored.get("score"))))
         result = msgspec.convert(stored, Result)
     except msgspec.ValidationError:
         result = None

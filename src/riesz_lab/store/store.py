@@ -112,8 +112,8 @@ def _configs(*folders: Path) -> Iterable[Path]:
 def read_trial(path: Path) -> StoredTrial:
     """One trial's directory; an error that names the file if it cannot be read."""
     files = TrialFiles(path)
-    config = read_config(files.config_file)
     named = re.search(r"-([0-9a-f]{12})$", path.name)
+    config = read_config(files.config_file, named[1] if named else None)
     if named is not None and named[1] != config.id:
         raise BadFileError(f"{files.config_file} holds other settings than the directory's name says")
     result = read_result(files.result_file)

@@ -5,8 +5,8 @@ GPU: not measured. A step is the launch of its layers' kernels plus the arithmet
 """
 
 from riesz_lab.config import Config
-from riesz_lab.data import DATASETS
-from riesz_lab.data.scenes.catalog import SCENES
+from riesz_lab.data.images.builtin import DATASETS
+from riesz_lab.data.scenes.builtin import SCENES
 
 MEASURED_ON = "two cores of a Xeon with AVX-512, float32, plain optimizer"
 
@@ -25,6 +25,13 @@ SCENES_STEP_MS: dict[str, float] = {
 }  # fmt: skip
 """Milliseconds per step by recipe, since the size of a scene counts here, too."""
 
+PARAMETERS: dict[str, int] = {
+    "cnn": 142_410, "resnet20": 269_722, "resnet56": 853_018, "vgg11": 9_231_114, "vgg16": 14_728_266,
+    "voc-unet50": 30_468_437, "cityscapes-spade": 98_649_413, "cityscapes-spade-adam": 98_649_413,
+    "camvid-unet-mini": 1_315_763, "camvid-spade-mini": 1_577_469,
+}  # fmt: skip
+"""Trained parameters by model, or by recipe where its options count. Written down, since counting them needs torch."""
+
 GPU_LAYER_MS, GPU_TERAFLOPS = 0.35, 10.0
 GPU_ASSUMED = "assumed, not measured: 0.35 ms a layer and step, 10 TFLOP/s"
 
@@ -42,6 +49,11 @@ def images(config: Config) -> tuple[int, int]:
         train, test = test, train
     train, test = min(train, config.train_limit or train), min(test, config.test_limit or test)
     return (train - config.hold_out, config.hold_out) if config.hold_out else (train, test)
+
+
+def parameters(config: Config) -> int:
+    """The number of trained parameters of a recipe."""
+    return PARAMETERS[config.recipe if config.recipe in PARAMETERS else config.model]
 
 
 def cpu_hours(config: Config) -> float | None:

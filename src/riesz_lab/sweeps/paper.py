@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from riesz_lab.config import Config
+from riesz_lab.config import Config, MetricText
 from riesz_lab.recipes import recipe
 from riesz_lab.sweeps.definition import Arm, Sweep
 
-TILDE, REWEIGHTED, LS = "sobolev-tilde", "reweighted-l2", "laplacian-smoothing(sigma=0.5)"
+TILDE, REWEIGHTED = MetricText("sobolev-tilde(lam=1.0)"), MetricText("reweighted-l2(lam=1.0)")
+LS = MetricText("laplacian-smoothing(sigma=0.5)")
 RASTERIZED_LS: dict[str, Any] = {"metric": LS, "direction": "rasterized", "layers": "all"}
 LAMBDAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
@@ -67,11 +68,15 @@ def table_cifar() -> Sweep:
 def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
     """Both metrics at each lam, SobolevTilde in both readings."""
     plain = "SGD (lam = 0)"
-    metrics = {f"ReweightedL2 lam = {lam:g}": f"reweighted-l2(lam={lam})" for lam in values}
+    metrics = {f"ReweightedL2 lam = {lam:g}": MetricText(f"reweighted-l2(lam={lam})") for lam in values}
     for lam in values:
-        reading = "both readings" if lam == 1 else "as scale"
-        metrics[f"SobolevTilde lam = {lam:g}, {reading}"] = f"sobolev-tilde(lam=1, scale={lam})"
-    metrics |= {f"SobolevTilde lam = {lam:g}, in G": f"sobolev-tilde(lam={lam})" for lam in values if lam != 1}
+        if lam == 1:
+            metrics["SobolevTilde lam = 1, both readings"] = TILDE
+        else:
+            metrics[f"SobolevTilde lam = {lam:g}, as scale"] = MetricText(f"sobolev-tilde(lam=1.0, scale={lam})")
+    for lam in values:
+        if lam != 1:
+            metrics[f"SobolevTilde lam = {lam:g}, in G"] = MetricText(f"sobolev-tilde(lam={lam})")
     return Arm(plain, base), *(Arm(label, replace(base, metric=metric), plain) for label, metric in metrics.items())
 
 
@@ -165,7 +170,7 @@ def controlled(base: Config) -> tuple[Arm, ...]:
     """
     arms = [Arm("SGD", base)]
     for lam in (1.0, 0.05):
-        name, metric = f"SobolevTilde {lam:g}", f"sobolev-tilde(lam={lam})"
+        name, metric = f"SobolevTilde {lam:g}", MetricText(f"sobolev-tilde(lam={lam})")
         arms += [
             Arm(name, replace(base, metric=metric), "SGD"),
             Arm(f"{name}, norm kept", replace(base, metric=metric, control="norm"), "SGD"),

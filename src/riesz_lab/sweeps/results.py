@@ -2,16 +2,23 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.result import Which
 from riesz_lab.sweeps.definition import Arm, Sweep
-from riesz_lab.tasks import task_class
 
 Key = Hashable
 """(initialisation seed, data seed) of a trial."""
+
+
+class Score(NamedTuple):
+    """What the trials of a sweep are compared by."""
+
+    name: str
+    higher_is_better: bool
+    percent: bool
 
 
 @dataclass(frozen=True)
@@ -48,11 +55,16 @@ class Table:
 
     @property
     def higher_is_better(self) -> bool:
-        return _score(self.sweep, [trial for row in self.rows.values() for trial in row.trials.values()])[1]
+        return self._kind.higher_is_better
 
     @property
     def percent(self) -> bool:
-        return is_percent(self.score)
+        """Whether scores are fractions that are printed in percent."""
+        return self._kind.percent
+
+    @property
+    def _kind(self) -> Score:
+        return _score(self.sweep, [trial for row in self.rows.values() for trial in row.trials.values()])
 
 
 def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
@@ -70,12 +82,12 @@ def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
         for config in sweep.configs(arm):
             if config.id in complete:
                 trials[arm.label][config.effective_init_seed, config.effective_data_seed] = complete[config.id]
-    score, higher_is_better = _score(sweep, [trial for by_seed in trials.values() for trial in by_seed.values()])
+    score = _score(sweep, [trial for by_seed in trials.values() for trial in by_seed.values()])
     scores = {
         label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in by_seed.items()}
         for label, by_seed in trials.items()
     }
-    options: dict[str, Any] = {"higher_is_better": higher_is_better, "percent": is_percent(score)}
+    options: dict[str, Any] = {"higher_is_better": score.higher_is_better, "percent": score.percent}
     comparisons = {}
     for arm in sweep.arms:
         if arm.baseline is not None:
@@ -87,7 +99,7 @@ def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
         arm.label: Row(arm, trials[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
     }
-    return Table(sweep, which, score, rows)
+    return Table(sweep, which, score.name, rows)
 
 
 def _margin(sweep: Sweep, baseline: dict[Key, float | None]) -> float:
@@ -97,14 +109,12 @@ def _margin(sweep: Sweep, baseline: dict[Key, float | None]) -> float:
     return abs(sweep.relative_margin * sum(finite) / len(finite))
 
 
-def is_percent(score: str) -> bool:
-    return score.endswith(("accuracy", "miou"))
-
-
-def _score(sweep: Sweep, trials: list[StoredTrial]) -> tuple[str, bool]:
-    """The score's name and whether higher is better: read from the trials, since a task may have several scores."""
-    task = task_class(sweep.arms[0].config.task)
+def _score(sweep: Sweep, trials: list[StoredTrial]) -> Score:
+    """The score, as the trials recorded it, since a task may have several; of the task while there is no trial."""
     for trial in trials:
         if trial.result is not None:
-            return trial.result.score, trial.result.higher_is_better
-    return getattr(task, "score", "score"), task.higher_is_better
+            return Score(trial.result.score, trial.result.higher_is_better, trial.result.percent)
+    from riesz_lab.tasks import task_class  # torch, on first use
+
+    task = task_class(sweep.arms[0].config.task)
+    return Score(getattr(task, "score", "score"), task.higher_is_better, task.percent)

@@ -5,7 +5,9 @@ Rates are chosen on images held out of the training data, with seeds that the fi
 never on the test set. The choice is a pure function of stored trials.
 """
 
+import hashlib
 import math
+import re
 from dataclasses import dataclass, replace
 
 from riesz_lab.config import Config
@@ -49,7 +51,7 @@ class Choice:
 def search(sweep: Sweep, tuning: Tuning) -> Sweep:
     """The trials that tune a sweep, as a sweep: every arm at every rate."""
     arms = tuple(
-        Arm(f"{arm.label} lr {rate:g}", replace(_at(arm.config, rate), hold_out=_hold_out(arm.config, tuning)))
+        Arm(f"{arm.label} lr {rate:g}", replace(at_rate(arm.config, rate), hold_out=_hold_out(arm.config, tuning)))
         for arm in sweep.arms
         for rate in _rates(arm, tuning)
     )
@@ -84,12 +86,17 @@ def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
 
 
 def tuned(sweep: Sweep, chosen: dict[str, Choice]) -> Sweep:
-    """The sweep with every arm at its own best rate."""
-    arms = tuple(replace(arm, config=_at(arm.config, chosen[arm.label].rate)) for arm in sweep.arms)
-    return replace(sweep, arms=arms)
+    """The sweep with every arm at its own best rate. Its name tells it from one with other rates."""
+    arms = tuple(replace(arm, config=at_rate(arm.config, chosen[arm.label].rate)) for arm in sweep.arms)
+    digest = hashlib.sha256(" ".join(arm.config.group for arm in arms).encode()).hexdigest()[:6]
+    return replace(sweep, name=f"{sweep.name} tuned {digest}", arms=arms)
 
 
-def _at(config: Config, rate: float) -> Config:
+TUNED = re.compile(r"(.+) tuned [0-9a-f]{6}")
+"""The names that `tuned` gives, with that of the sweep."""
+
+
+def at_rate(config: Config, rate: float) -> Config:
     """The config at another rate; where a discriminator has its own, that keeps its proportion."""
     other = config.discriminator_lr
     return replace(config, lr=rate, discriminator_lr=None if other is None else other * rate / config.lr)

@@ -42,6 +42,7 @@ class Task(ABC):
     Attributes:
         score: the score trials are compared by, a key of what `evaluate` returns.
         higher_is_better: whether more of it is better.
+        percent: whether it is a fraction that is printed in percent.
         models, optimizers: by name; the trainer wraps the models in place.
         attachments: the metric on each optimizer that has one.
         meters: means of the current epoch of training.
@@ -50,6 +51,7 @@ class Task(ABC):
 
     score: str
     higher_is_better: bool = True
+    percent: bool = True
     channels_last: ClassVar[bool] = True
     """Whether the config's setting of this name applies to the models."""
 
@@ -68,11 +70,6 @@ class Task(ABC):
     @abstractmethod
     def check(cls, config: Config, data_dir: Path, data: Any) -> None:
         """Raise if the trial cannot start: missing data, unknown model. Cheap: it runs before anything is created."""
-
-    @classmethod
-    @abstractmethod
-    def parameters(cls, config: Config) -> int:
-        """The number of trained parameters of a recipe, without allocating them."""
 
     @abstractmethod
     def batches(self, epoch: int, first: int) -> Iterator[list[Any]]:
@@ -113,11 +110,6 @@ class Task(ABC):
         """Raise if the model or the optimizer cannot be built."""
         model_zoo.check(config.model, task=config.task, options=config.model_options)
         optimizers.check(config)
-
-    @staticmethod
-    def count_parameters(config: Config, *, channels: int, classes: int) -> int:
-        task, options = config.task, config.model_options
-        return model_zoo.count(config.model, channels=channels, classes=classes, task=task, options=options)
 
     def build_model(self, *, channels: int, classes: int) -> nn.Module:
         config, shape = self.config, {"channels": channels, "classes": classes}

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from riesz_lab import data as datasets
 from riesz_lab.config import Config
 from riesz_lab.data.images import batches as batching
+from riesz_lab.data.images import catalog as datasets
 from riesz_lab.data.images.types import Data
 from riesz_lab.tasks.base import Context, SupervisedTask
 from riesz_lab.tasks.meters import Meters
@@ -23,10 +23,6 @@ class Classification(SupervisedTask):
         if data is None:
             datasets.check(config.dataset, data_dir)
         cls.check_model(config)
-
-    @classmethod
-    def parameters(cls, config: Config) -> int:
-        return cls.count_parameters(config, channels=datasets.DATASETS[config.dataset].channels, classes=10)
 
     def __init__(self, config: Config, data_dir: Path, data: Data | None, context: Context):
         super().__init__(config, data_dir, data, context)

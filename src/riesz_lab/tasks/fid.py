@@ -19,6 +19,7 @@ from torch.nn import functional
 from riesz_lab import models
 from riesz_lab.errors import BadFileError, ConfigError, LabError, first_line
 from riesz_lab.models import pretrained
+from riesz_lab.utils.tensor_files import read_tensors
 
 PROXY_SEED = 20210501
 """Fixed: another seed is another score."""
@@ -122,7 +123,7 @@ def build(kind: str, weights: str, data_dir: Path, device: torch.device) -> FID:
 
 def _inception(path: Path) -> FID:
     # torch-fidelity would run any code in the file: it is read as tensors here, and rewritten for it.
-    tensors = pretrained.read(path)
+    tensors = read_tensors(path)
     with tempfile.TemporaryDirectory() as folder:
         clean = Path(folder) / "inception.pth"
         torch.save(tensors, clean)

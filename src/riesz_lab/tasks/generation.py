@@ -18,7 +18,6 @@ from torch.nn import functional
 from riesz_lab import models
 from riesz_lab.config import Config
 from riesz_lab.data.scenes.batches import SceneBatch
-from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.data.scenes.labels import VOID
 from riesz_lab.data.scenes.scene import Scenes
 from riesz_lab.errors import ConfigError, LabError
@@ -35,6 +34,7 @@ from riesz_lab.utils.randomness import derived
 
 class Generation(SceneTask):
     higher_is_better = False
+    percent = False
     multiple: ClassVar[int] = STRIDE
 
     @classmethod
@@ -48,13 +48,6 @@ class Generation(SceneTask):
                 raise ConfigError(f"perceptual={config.perceptual:g} needs perceptual_weights, a file of VGG-19")
             pretrained.find(config.perceptual_weights, data_dir, "perceptual_weights")
         fid.check(config.fid, config.fid_weights, data_dir)
-
-    @classmethod
-    def parameters(cls, config: Config) -> int:
-        # Of the built-in datasets, Cityscapes alone has instances.
-        channels = _channels(SCENES[config.dataset].labels(config.label_set).classes, config.dataset == "cityscapes")
-        discriminator = _discriminator_size(config.discriminator_options, channels + 3)
-        return discriminator + cls.count_parameters(config, channels=channels, classes=3)
 
     def __init__(self, config: Config, data_dir: Path, data: Scenes | None, context: Context):
         if context.world > 1:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import riesz
-from riesz_lab.config import Config
+from riesz_lab.config import Config, parse_metric
 from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.utils.importing import load_object
 from riesz_lab.utils.options import parse
@@ -19,7 +19,9 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 
 def check(config: Config) -> None:
+    """Raise if the optimizer or the metric cannot be built."""
     build(config, nn.Linear(1, 1))
+    parse_metric(config.metric)
 
 
 def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch.optim.Optimizer:
@@ -46,7 +48,7 @@ def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch
 
 def attach(config: Config, optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | None:
     """Attach the config's metric; None for the identity, which is the plain optimizer."""
-    metric = riesz.metric(config.metric)
+    metric = parse_metric(config.metric)
     if metric == riesz.Identity():
         return None
     options: dict[str, Any] = {"direction": config.direction, "layers": config.layers, "backend": config.backend}

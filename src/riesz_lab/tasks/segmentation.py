@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from riesz_lab.config import Config
 from riesz_lab.data.scenes.batches import SceneBatch
-from riesz_lab.data.scenes.catalog import SCENES
 from riesz_lab.data.scenes.labels import VOID
 from riesz_lab.data.scenes.scene import Scenes
 from riesz_lab.errors import ConfigError
@@ -36,11 +35,6 @@ class Segmentation(SceneTask):
         super().check(config, data_dir, data)
         if config.pretrained:
             pretrained.find(config.pretrained, data_dir, "pretrained")
-
-    @classmethod
-    def parameters(cls, config: Config) -> int:
-        classes = SCENES[config.dataset].labels(config.label_set).classes
-        return cls.count_parameters(config, channels=3, classes=classes)
 
     def __init__(self, config: Config, data_dir: Path, data: Scenes | None, context: Context):
         # On first use: importing it takes seconds.

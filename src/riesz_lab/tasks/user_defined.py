@@ -33,17 +33,13 @@ class UserDefined(SupervisedTask):
             raise ConfigError(f"a trial of {config.model!r} is continued by `riesz compare`, which knows its function")
         optimizers.check(config)
 
-    @classmethod
-    def parameters(cls, config: Config) -> int:
-        return 0
-
     def __init__(self, config: Config, data_dir: Path, data: Callable[[], Any], context: Context):
         super().__init__(config, data_dir, data, context)
         randomness.seed_all(randomness.derived("initialisation", config.effective_init_seed))
         model, (train, test), self.loss = _checked(data())
         self.train, self.test = _held_out(train, config.hold_out) if config.hold_out else (train, test)
         self.add_models({"model": model})
-        self.higher_is_better = self._classifies()
+        self.higher_is_better = self.percent = self._classifies()
         self.score = "test_accuracy" if self.higher_is_better else "test_loss"
         self.score_names = ("test_loss", "test_accuracy") if self.higher_is_better else ("test_loss",)
 

@@ -1,16 +1,15 @@
-"""Where a trial runs. Not part of its config: a trial is the same on any machine."""
+"""Where a trial runs. Not part of its config: a trial is the same on any machine.
+
+Torch is imported on first use, so that the command line prints its help at once.
+"""
 
 import os
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
-from riesz_lab.store import environment
-from riesz_lab.training import parallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +33,8 @@ class Hardware:
 
     def resolved(self) -> str:
         """What "auto" stands for on this machine."""
+        import torch
+
         if self.accelerator != "auto":
             return self.accelerator
         if torch.cuda.is_available():
@@ -41,6 +42,11 @@ class Hardware:
         return "mps" if torch.backends.mps.is_available() else "cpu"
 
     def check(self, config: Config) -> None:
+        import torch
+
+        from riesz_lab.store import environment
+        from riesz_lab.training import parallel
+
         kind = self.resolved()
         if self.devices < 1:
             raise ConfigError(f"devices: expected 1 or more, got {self.devices}")
@@ -64,6 +70,8 @@ class Hardware:
             raise ConfigError(f"precision='bf16-mixed' does not work on this CPU: {why}")
 
     def fabric(self, config: Config) -> Any:
+        from riesz_lab.training import parallel
+
         with warnings.catch_warnings():
             # Advice on GPUs that were not chosen, deprecations inside Lightning: no user can act on them.
             warnings.simplefilter("ignore")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from riesz_lab.errors import printable
+from riesz_lab.store.result import is_percent
 
 Kind = Literal["auto", "live", "plain", "none"]
 Means = Callable[[], dict[str, float]]
@@ -119,7 +120,7 @@ def format_scores(values: dict[str, Any]) -> str:
     for name, value in values.items():
         if name in ("epoch", "step", "lr") or value is None:
             continue
-        text = f"{100 * value:.2f}%" if name.endswith(("accuracy", "miou")) else f"{value:.4f}"
+        text = f"{100 * value:.2f}%" if is_percent(name) else f"{value:.4f}"
         shown.append(f"{printable(name).replace('_', ' ')} {text}")
     return "  ".join(shown)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from riesz_lab import models, tasks
 from riesz_lab.config import Config
-from riesz_lab.data import data_folder
+from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import LabError
 from riesz_lab.store import Result, environment
 from riesz_lab.store.result import Status
@@ -126,6 +126,7 @@ def _finish(session: Session, log: EpochLog, status: Status) -> Result:
         parameters=sum(models.parameters(module) for module in session.models.values()),
         score=key,
         higher_is_better=task.higher_is_better,
+        percent=task.percent,
         last=scored[-1] if scored and status == "finished" else None,
         best=max(scored, key=lambda row: sign * row[key]) if scored else None,
     )

@@ -159,3 +159,27 @@ def test_a_compiled_model_is_attached_by_its_layers():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde())
     assert [r.name for r in attachment.report() if r.applied] == ["_orig_mod.0.weight", "_orig_mod.3.weight"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("compiled", "without_torchs_break")
+def test_diagnostics_of_a_compiled_step_say_how_to_get_them(kind):
+    model = network()
+    optimizer = kind(model.parameters(), lr=torch.tensor(0.01))
+    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(1.0))
+    step = torch.compile(lambda: optimizer.step(), backend="eager")
+    for _ in range(2):  # the second runs the graph, without the hook's own Python
+        random_gradients(model)
+        step()
+        with pytest.raises(RuntimeError, match="the last step was compiled"):
+            attachment.diagnostics()
+    attachment.recording = True
+    random_gradients(model)
+    f = model[0].weight.grad.clone()
+    step()
+    diagnosed = {each.name: each for each in attachment.diagnostics()}["0.weight"]
+    assert diagnosed.ratio == pytest.approx(float(model[0].weight.grad.norm() / f.norm()), rel=1e-5)
+    attachment.recording = False
+    random_gradients(model)
+    optimizer.step()
+    assert len(attachment.diagnostics()) == len({each.name for each in attachment.diagnostics()}) > 0

@@ -16,6 +16,7 @@ from riesz.sharded.collectives import AllReduce
 from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import LocalPart, Rows, Run
 from riesz.sharded.low_rank import LowRankExchange
+from riesz.sharded.watch import Watch
 
 METRICS = [
     riesz.ReweightedL2(lam=3.0, scale=0.5, blend=0.25),
@@ -38,7 +39,7 @@ def exchanges(metric, lengths, dtype, backend):
     wholes = [torch.randn(n, width, dtype=torch.float64).to(dtype) for width in WIDTHS]
     made, shards = [], []
     for rank, length in enumerate(lengths):
-        group = RankGroup(None, rank, tuple((r,) for r in range(len(lengths))), torch.device("cpu"))
+        group = RankGroup(None, rank, tuple((r,) for r in range(len(lengths))), torch.device("cpu"), Watch(()))
         own = [whole[edges[rank] : edges[rank] + length].clone() for whole in wholes]
         parts = [
             LocalPart(f"w{width}", Axis(0), metric, local, dtype, local.device, None, group, Rows(n, runs), width, 1)

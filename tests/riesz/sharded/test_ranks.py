@@ -16,12 +16,23 @@ QUICK = {
     ("grid", 4),
     ("attach", 2),
     ("attach", 4),
+    ("disagreement", 2),
+    ("disagreement", 4),
+    ("broken", 2),
+    ("broken", 4),
     ("data_parallel", 2),
     ("checkpoint", 4),
     ("checkpoint", 2),
     ("checkpoint", 1),
 }
-LONG = {*(("grid", world) for world in (2, 3, 4)), ("attach", 3), ("data_parallel", 3), ("resnet20", 4), ("eight", 8)}
+LONG = {
+    *(("grid", world) for world in (2, 3, 4)),
+    ("attach", 3),
+    ("disagreement", 3),
+    ("data_parallel", 3),
+    ("resnet20", 4),
+    ("eight", 8),
+}
 
 
 def run_suites(*arguments: str, seconds: int) -> dict:
@@ -35,12 +46,16 @@ def run_suites(*arguments: str, seconds: int) -> dict:
 
 @pytest.fixture(scope="module")
 def quick():
-    return run_suites("grid:2,3,4", "attach:2,4", "data_parallel:2", "checkpoint:4,2,1", seconds=400)
+    return run_suites(
+        "grid:2,3,4", "attach:2,4", "disagreement:2,4", "broken:2,4", "data_parallel:2", "checkpoint:4,2,1", seconds=400
+    )
 
 
 @pytest.fixture(scope="module")
 def long():
-    return run_suites("--full", "grid:2,3,4", "attach:3", "data_parallel:3", "resnet20:4", "eight:8", seconds=1800)
+    return run_suites(
+        "--full", "grid:2,3,4", "attach:3", "disagreement:3", "data_parallel:3", "resnet20:4", "eight:8", seconds=1800
+    )
 
 
 @pytest.mark.parametrize(("suite", "world"), sorted(QUICK))

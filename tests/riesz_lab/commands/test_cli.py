@@ -125,7 +125,7 @@ def test_code_that_the_user_names_is_not_refused(riesz, tmp_path, monkeypatch, n
     def train(config, **_):
         raise LabError(f"trained on {config.dataset}")
 
-    monkeypatch.setattr("riesz_lab.commands.train.train", train)
+    monkeypatch.setattr("riesz_lab.training.trainer.train", train)
     assert "trained on os:abort" in riesz("train", "mine.json", *named)[2]
 
 

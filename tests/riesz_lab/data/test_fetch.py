@@ -11,8 +11,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from lab_helpers import write_cifar_bin, write_idx
-from riesz_lab.data import check, fetch
+from riesz_lab.data import fetch
 from riesz_lab.data.images import catalog, cifar10
+from riesz_lab.data.images.builtin import DATASETS
+from riesz_lab.data.images.catalog import check
 from riesz_lab.errors import BadFileError, MissingDataError
 
 
@@ -46,12 +48,12 @@ def published(tmp_path, server, monkeypatch):
     files, base = server
     write_idx(tmp_path / "origin")
     sources = []
-    for source in catalog.DATASETS["mnist"].sources:
+    for source in DATASETS["mnist"].sources:
         content = (tmp_path / "origin" / source.name).read_bytes()
         files[source.name] = content
         md5 = hashlib.md5(content).hexdigest()
         sources.append(replace(source, url=base + source.name, checksum=f"md5:{md5}", size=len(content)))
-    monkeypatch.setitem(catalog.DATASETS, "mnist", replace(catalog.DATASETS["mnist"], sources=tuple(sources)))
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], sources=tuple(sources)))
     return files
 
 
@@ -81,13 +83,22 @@ def test_a_wrong_download_is_refused_with_the_way_to_do_it_by_hand(tmp_path, pub
 
 
 def test_offline_is_told_with_the_way_to_do_it_by_hand(tmp_path, published, monkeypatch):
-    sources = tuple(replace(s, url="http://127.0.0.1:9/" + s.name) for s in catalog.DATASETS["mnist"].sources)
-    monkeypatch.setitem(catalog.DATASETS, "mnist", replace(catalog.DATASETS["mnist"], sources=sources))
+    sources = tuple(replace(s, url="http://127.0.0.1:9/" + s.name) for s in DATASETS["mnist"].sources)
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], sources=sources))
     with pytest.raises(MissingDataError) as error:
         fetch.fetch("mnist", tmp_path, quiet=True)
     assert re.search(r"there is no connection to it; to put it there by hand, save it as .*md5:", str(error.value))
     assert "\n" not in str(error.value)
     assert "HTTPConnection" not in str(error.value)
+
+
+def test_a_proxy_that_does_not_answer_is_one_sentence(tmp_path, published, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    sources = tuple(replace(s, url="http://example.invalid/" + s.name) for s in DATASETS["mnist"].sources)
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], sources=sources))
+    with pytest.raises(MissingDataError, match="there is no connection to it; to put it there by hand"):
+        fetch.fetch("mnist", tmp_path, quiet=True)
 
 
 def archive(members):
@@ -122,12 +133,12 @@ def test_cifar10_is_streamed_out_of_its_archive(tmp_path, release, server, monke
     packed = archive([("cifar-10-batches-bin/readme.html", b"hello"), *release.items()])
     files["cifar-10-binary.tar.gz"] = packed
     source = replace(
-        catalog.DATASETS["cifar10"].sources[0],
+        DATASETS["cifar10"].sources[0],
         url=base + "cifar-10-binary.tar.gz",
         checksum="sha256:" + hashlib.sha256(packed).hexdigest(),
         size=len(packed),
     )
-    monkeypatch.setitem(catalog.DATASETS, "cifar10", replace(catalog.DATASETS["cifar10"], sources=(source,)))
+    monkeypatch.setitem(DATASETS, "cifar10", replace(DATASETS["cifar10"], sources=(source,)))
     fetch.fetch("cifar10", tmp_path / "data", quiet=True)
     folder = tmp_path / "data" / "cifar10" / "cifar-10-batches-bin"
     assert sorted(f.name for f in folder.iterdir()) == sorted([*(n.rpartition("/")[2] for n in release), fetch.SUMS])

@@ -6,8 +6,8 @@ from torch.utils.data import Dataset
 
 from lab_helpers import images, small_data, write_cifar_bin, write_cifar_folder, write_cifar_py, write_idx
 from riesz_lab import cli
-from riesz_lab.data import check, load
 from riesz_lab.data.images import batches, catalog, cifar10
+from riesz_lab.data.images.catalog import check, load
 from riesz_lab.data.images.types import Data
 from riesz_lab.errors import BadFileError, ConfigError, LabError, MissingDataError
 

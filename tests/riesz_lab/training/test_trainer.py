@@ -11,7 +11,7 @@ import torch
 import riesz
 from lab_helpers import Path, images, outcome_bytes, small_config, small_data
 from riesz_lab.config import Config
-from riesz_lab.data import Data
+from riesz_lab.data.images.types import Data
 from riesz_lab.errors import BusyError, ConfigError, LabError
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial

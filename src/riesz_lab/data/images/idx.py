@@ -14,16 +14,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from riesz_lab.data.images.builtin import IDX_FILES
 from riesz_lab.data.images.types import Images
 from riesz_lab.errors import BadFileError, MissingDataError
 
 MOST_IMAGES = 1_000_000
 SIDE = 28
-FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 def load(folder: Path, split: str) -> Images:
-    images, labels = FILES[:2] if split == "train" else FILES[2:]
+    images, labels = IDX_FILES[:2] if split == "train" else IDX_FILES[2:]
     images_NHW, labels_N = read(find(folder, images), dims=3), read(find(folder, labels), dims=1)
     if len(images_NHW) != len(labels_N):
         raise BadFileError(f"{folder}: expected a label per {split} image, got {len(labels_N)} for {len(images_NHW)}")

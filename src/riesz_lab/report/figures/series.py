@@ -9,7 +9,7 @@ from riesz_lab.config import Config
 from riesz_lab.report.evidence import Array, Evidence, Methods
 from riesz_lab.report.figure import Panel, Points, Series, series_around
 from riesz_lab.report.labels import color, score_label
-from riesz_lab.sweeps.results import is_percent
+from riesz_lab.store.result import is_percent
 
 MAX_POINTS = 80
 """Points of a curve over epochs; longer ones are thinned to keep the page small."""

@@ -40,7 +40,7 @@ def fid(evidence: Evidence) -> Figure:
     panels = [
         replace(panel, title=short_scale(base))
         for base, methods in settings
-        for panel in epoch_panels(evidence, methods, [score_of(methods)])
+        for panel in epoch_panels(evidence, methods, [score_of(methods)[0]])
     ]
     collapsed = (
         f"{name}: {count_collapsed(trials)} of {len(trials)} trials collapsed or diverged"

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from riesz_lab.errors import BadFileError, first_line, printable
-from riesz_lab.inspection import sandbox
+from riesz_lab.utils import sandbox
 
 SIZE_CAP = 16 * 2**30
 """Bytes of a file; larger ones are refused before they are opened."""

@@ -26,6 +26,10 @@ CPU_SECONDS = 10
 """For a file of any size, and as much again for every 200 MB of it."""
 MEMORY = 2**30
 """Bytes beyond four times the file, which is the numbers, twice, and their names."""
+STACK = 8 * 2**20
+"""Bytes of the stack, on which nested values are hashed."""
+LIMITS = (-signal.SIGXCPU, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGKILL) if hasattr(signal, "SIGXCPU") else ()
+"""How a process ends that meets one of these limits."""
 PATIENCE = 20
 """Seconds of waiting for each second of work: other programs may keep the processor busy."""
 
@@ -58,8 +62,10 @@ def check(read: Callable[[Path, int], object], path: Path, size: int) -> None:
 
 
 def _describe_end(status: int, seconds: int) -> str:
-    if status == -signal.SIGXCPU:
-        return f"takes more than {seconds} s to read; no file of its size needs so much"
+    # Which limit is met first depends on the machine: a key that is nested deeply is built for seconds before it is
+    # hashed, which overflows the stack.
+    if status in LIMITS:
+        return f"takes more processor time ({seconds} s), memory or depth of nesting than a file of its size needs"
     name = signal.Signals(-status).name if status < 0 else f"status {status}"
     return f"ends the process that reads it ({name}): damaged, or made to do so"
 
@@ -87,6 +93,8 @@ def _limit(seconds: int, memory: int) -> None:
 
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    stack, most = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (STACK if stack == resource.RLIM_INFINITY else min(stack, STACK), most))
     if sys.platform.startswith("linux"):  # elsewhere the size of a process is not known, or not limited
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + memory

@@ -1,0 +1,104 @@
+"""The stages of `riesz sweep`: tune, train, report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riesz_lab.data.images.builtin import data_folder
+from riesz_lab.errors import printable
+from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
+from riesz_lab.store import Store, export, open_store
+from riesz_lab.store.trial import Trial
+from riesz_lab.sweeps import Sweep, results, tuning
+from riesz_lab.sweeps.dry_run import print_dry_run
+from riesz_lab.sweeps.running.display import make_display
+from riesz_lab.sweeps.running.driver import RunSettings, drive
+from riesz_lab.sweeps.running.executors import make_executor
+from riesz_lab.sweeps.running.pending import find_pending
+from riesz_lab.tasks import task_class
+from riesz_lab.training.hardware import Hardware
+
+if TYPE_CHECKING:
+    from riesz_lab.commands.sweep import Options
+
+
+def run_stages(chosen: Sweep, options: Options) -> int:
+    """Tune if asked, train, print the conclusions; returns the exit status."""
+    tune = None
+    if options.tune_lr:
+        tune = tuning.Tuning(factors=options.lr_factors, trials=options.tune_trials, hold_out=options.hold_out)
+    search = tuning.search(chosen, tune) if tune else None
+    if options.dry_run:
+        for stage in (search, chosen) if search else (chosen,):
+            print_dry_run(stage, options.runs, retry_failed=options.retry_failed)
+        return 0
+    failed = 0
+    if not options.table:
+        if search and _train(search, options):
+            return 1
+        final = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs))) if tune else chosen
+        failed = _train(final, options)
+    _report(chosen, tune, options)
+    return int(failed > 0)
+
+
+def _train(stage: Sweep, options: Options) -> int:
+    """Train what is not complete; returns how many trials failed."""
+    configs = stage.all_configs()
+    folder = data_folder(options.data_dir)
+    for config in {config.group: config for config in configs}.values():
+        task_class(config.task).check(config, folder, None)
+        Hardware(accelerator=options.accelerator).check(config)
+    pending = find_pending(configs, options.runs, retry_failed=options.retry_failed)
+    for config in configs:
+        if config.id in pending.done:  # trained for another sweep, or before
+            Trial(options.runs, config).add_sweep(stage.name, stage.comparisons)
+    for path, reason in pending.aside.items():
+        print(printable(f"set aside: {path} ({reason}); its trial is trained anew"))
+    print(
+        f"{stage.name}: {len(configs)} trials, {len(pending.done)} complete, {pending.interrupted} to be continued, "
+        f"{len(pending.waiting) - pending.interrupted} new, {len(pending.failed)} failed before"
+    )
+    if pending.waiting:
+        executor = make_executor(
+            options.executor,
+            options.workers,
+            options.threads,
+            accelerator=options.accelerator,
+            address=options.address,
+            retries=options.retries,
+        )
+        print(f"On {executor.description}.")
+        display = make_display(options.progress, stage, pending, options.runs, executor.slots)
+        settings = RunSettings(
+            runs=options.runs,
+            data_dir=folder,
+            accelerator=options.accelerator,
+            save_every=options.save_every,
+            sweep=stage.name,
+            family=stage.comparisons,
+        )
+        try:
+            drive(pending, executor, settings, retries=options.retries, watcher=display)
+        finally:
+            display.close()
+    if pending.failed:
+        print(f"{len(pending.failed)} failed; try them again with --retry-failed:")
+    for arm in stage.arms:
+        for config in stage.configs(arm):
+            if config.id in pending.failed:
+                print(f"  {arm.label}, seed {config.seed} ({config.id}): {printable(pending.failed[config.id])}")
+    return len(pending.failed)
+
+
+def _report(chosen: Sweep, tune: tuning.Tuning | None, options: Options) -> None:
+    store = open_store(options.runs)
+    rates = None
+    if tune:
+        rates = tuning.choices(chosen, tune, store)
+        chosen = tuning.tuned(chosen, rates)
+    comparisons = results(chosen, store, options.which)
+    print(f"\n{format_comparisons(comparisons, rates, tuning_notes(rates))}")
+    if options.output is not None:
+        export.write(records(comparisons, rates), options.output)
+        print(f"Written: {options.output}")
