@@ -182,7 +182,8 @@ def test_the_single_entry_point_gives_what_the_table_gives(stem):
     many, single = f.clone(), f.clone()
     direct_all_([(many, Axis(0))], metric)
     geometry = direct.geometry_of(ColumnView.open(single, Axis(0)))
-    direct.direct_single_(kernel, single, geometry, direct.numbers_of(metric))
+    tile = kernel.tile_of(geometry, single.dtype, is_aligned=True)
+    launch.launch_single(kernel, single, geometry, tile, direct.by_value(direct.numbers_of(metric), single.device))
     assert torch.equal(many, single)
     assert not torch.equal(many, f)
 
@@ -279,14 +280,15 @@ def test_a_kernel_that_writes_outside_its_gradient_is_caught(place):
     def check(memory, geometry):
         memory.mul_(2)
 
-    def run(memory, geometry):
+    def run(samples, geometries):
+        (memory,), (geometry,) = samples, geometries
         check(memory, geometry)
         if place is not None:
             outside = memory.storage_offset() + (place if place < 0 else geometry.span)
             memory.as_strided((1,), (1,), outside).add_(1)
 
     kernel, tile = kernels.KERNELS["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
-    trusted = verify.is_trusted(kernel, torch.float32, tile, torch.device("cpu"), run, check)
+    trusted = verify.is_trusted(kernel, "many", torch.float32, (tile,), torch.device("cpu"), run, check)
     assert trusted == (place is None)
 
 

@@ -12,15 +12,6 @@ import triton.language as tl
 
 
 @triton.jit
-def offsets(column, inner, stride_outer, stride_inner, VECTOR: tl.constexpr):
-    """Where each column starts. Vectorised tiles have one outer passenger and neighbours side by side."""
-    if VECTOR > 1:
-        return column
-    else:
-        return (column // inner) * stride_outer + (column % inner) * stride_inner
-
-
-@triton.jit
 def aligned(address, DTYPE: tl.constexpr, VECTOR: tl.constexpr):
     """The address as a pointer; a vectorised tile starts at a multiple of 16 bytes."""
     pointer = address.to(tl.pointer_type(DTYPE))
@@ -33,6 +24,25 @@ def aligned(address, DTYPE: tl.constexpr, VECTOR: tl.constexpr):
 def multiple(value, VECTOR: tl.constexpr):
     """The value, in a form that shows the compiler it is a multiple of VECTOR."""
     return (value // VECTOR) * VECTOR
+
+
+@triton.jit
+def offsets(passenger, inner, stride_outer, stride_inner, VECTOR: tl.constexpr):
+    """Where each passenger lies. Vectorised tiles have one outer passenger and neighbours side by side."""
+    if VECTOR > 1:
+        return passenger
+    else:
+        return (passenger // inner) * stride_outer + (passenger % inner) * stride_inner
+
+
+@triton.jit
+def open_columns(address, block, geometry, DTYPE: tl.constexpr, C: tl.constexpr, VECTOR: tl.constexpr):
+    """The columns of a program, as the functions below take them: pointer, n, stride_row, offset_C, live_C."""
+    n, outer, inner = geometry[0], geometry[1], geometry[2]
+    column_C = block * C + tl.arange(0, C)
+    offset_C = offsets(column_C, inner, geometry[3], geometry[5], VECTOR)
+    live_C = column_C < multiple(outer * inner, VECTOR)
+    return aligned(address, DTYPE, VECTOR), n, multiple(geometry[4], VECTOR), offset_C, live_C
 
 
 @triton.jit
@@ -53,8 +63,9 @@ def row_numbers(first, l, S: tl.constexpr, L: tl.constexpr):
 
 
 @triton.jit
-def load_panel(pointer, first, n, stride_row, offset_C, live_C, S: tl.constexpr, L: tl.constexpr):
+def load_panel(columns, first, S: tl.constexpr, L: tl.constexpr):
     """L tiles of S x C, as stored."""
+    pointer, n, stride_row, offset_C, live_C = columns
     tiles = ()
     for l in tl.static_range(L):
         row_S = row_numbers(first, l, S, L)
@@ -65,7 +76,8 @@ def load_panel(pointer, first, n, stride_row, offset_C, live_C, S: tl.constexpr,
 
 
 @triton.jit
-def store_tile(pointer, value_SC, first, l, n, stride_row, offset_C, live_C, S: tl.constexpr, L: tl.constexpr):
+def store_tile(columns, value_SC, first, l, S: tl.constexpr, L: tl.constexpr):
+    pointer, n, stride_row, offset_C, live_C = columns
     row_S = row_numbers(first, l, S, L)
     mask_SC = (row_S < n)[:, None] & live_C[None, :]
     place_SC = pointer + (row_S * stride_row)[:, None] + offset_C[None, :]
@@ -82,13 +94,11 @@ def total(tiles, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.cons
 
 
 @triton.jit
-def total_of_all(
-    pointer, n, stride_row, offset_C, live_C, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr
-):
+def total_of_all(columns, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
     """The sum of every column, panel by panel."""
     sum_C = tl.zeros((C,), ACC)
-    for first in range(0, n, S * L):
-        sum_C += total(load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L), ACC, S, C, L)
+    for first in range(0, columns[1], S * L):
+        sum_C += total(load_panel(columns, first, S, L), ACC, S, C, L)
     return sum_C
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from riesz.backends import opaque_operator
 from riesz.backends.eager import EAGER
 from riesz.backends.triton import verify
 from riesz.backends.triton.kernels import KERNELS, Kernel
-from riesz.backends.triton.table import Table, geometry_of, upload
+from riesz.backends.triton.table import Table, geometry_of, kept_table, stream_of, upload
 from riesz.backends.triton.tiles import Geometry, Tile
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
@@ -101,34 +101,48 @@ def _direct_group_(columns: Sequence[ColumnView], metric: Operator) -> None:
     kernel = kernel_of(metric)
     assert kernel is not None
     device, dtype = columns[0].view.device, columns[0].view.dtype
-    trusted: list[tuple[ColumnView, Tensor, Geometry]] = []
-    left: list[ColumnView] = []
-    for opened in columns:
-        memory, geometry = _open(opened)
-        tile = kernel.tile_of(geometry, dtype, memory.data_ptr() % 16 == 0)
-        if is_trusted(kernel, dtype, tile, device, metric):
-            trusted.append((opened, memory, geometry))
-        else:
-            left.append(opened)
-    if left:
-        EAGER.direct_(left, metric)
-    if not trusted:
+    opened = [(*_open(one), one) for one in columns]
+    if is_capturing(device):
+        # A captured copy of a table would be repeated at every replay, from memory that may have changed by then.
+        _direct_one_by_one_(opened, kernel, metric)
         return
-    addresses = [memory.data_ptr() for _, memory, _ in trusted]
-    geometries = [geometry for _, _, geometry in trusted]
-    table = Table.of(kernel, dtype, list(zip(geometries, addresses, strict=True)), device)
-    numbers = numbers_of(metric)
-    if table.accepts(addresses) and not is_capturing(device):
-        launch(table, upload(addresses, torch.int64, device), upload(numbers, torch.float64, device))
+    addresses = [memory.data_ptr() for memory, _, _ in opened]
+    gradients = tuple((geometry, memory.data_ptr() % 16 == 0) for memory, geometry, _ in opened)
+    table = kept_table(kernel.stem, dtype, gradients, device, stream_of(device))
+    if not is_trusted(kernel, dtype, table.tiles, device, metric):
+        EAGER.direct_(columns, metric)
+    elif table.accepts(addresses):
+        numbers = upload(numbers_of(metric), torch.float64, device)
+        launch(table, upload(addresses, torch.int64, device), numbers)
+        _finish(opened)
     else:
-        # They share memory, and one after the other is what a loop over them would do; or a graph is being captured,
-        # which would copy the table again at every replay, from memory that may have changed by then.
-        for _, memory, geometry in trusted:
-            direct_single_(kernel, memory, geometry, numbers)
-    for opened, memory, _ in trusted:
-        if memory is not opened.view:
-            opened.view.copy_(memory)
-    opaque_operator.count_writes([opened.view for opened, _, _ in trusted])
+        # They share memory, and one after the other is what a loop over them would do.
+        _direct_one_by_one_(opened, kernel, metric)
+
+
+Opened = tuple[Tensor, Geometry, ColumnView]
+
+
+def _direct_one_by_one_(opened: Sequence[Opened], kernel: Kernel, metric: Operator) -> None:
+    """Every gradient in a launch of its own, with nothing copied from the host."""
+    from riesz.backends.triton.launch import launch_single
+
+    device = opened[0][0].device
+    numbers = by_value(numbers_of(metric), device)
+    for memory, geometry, columns in opened:
+        tile = kernel.tile_of(geometry, memory.dtype, memory.data_ptr() % 16 == 0)
+        if is_single_trusted(kernel, memory.dtype, tile, device, metric):
+            launch_single(kernel, memory, geometry, tile, numbers)
+            _finish([(memory, geometry, columns)])
+        else:
+            EAGER.direct_([columns], metric)
+
+
+def _finish(opened: Sequence[Opened]) -> None:
+    for memory, _, columns in opened:
+        if memory is not columns.view:
+            columns.view.copy_(memory)
+    opaque_operator.count_writes([columns.view for _, _, columns in opened])
 
 
 def _open(columns: ColumnView) -> tuple[Tensor, Geometry]:
@@ -139,15 +153,12 @@ def _open(columns: ColumnView) -> tuple[Tensor, Geometry]:
     return columns.view.contiguous(), Geometry(n, outer, inner, n * inner, inner, 1, columns.blocks)
 
 
-def direct_single_(kernel: Kernel, memory: Tensor, geometry: Geometry, numbers: Numbers) -> None:
-    """The single-tensor entry point: one gradient in a launch of its own."""
-    from riesz.backends.triton.launch import launch_single
-
-    tile = kernel.tile_of(geometry, memory.dtype, memory.data_ptr() % 16 == 0)
-    on_device = torch.empty(len(numbers), dtype=torch.float64, device=memory.device)
+def by_value(numbers: Numbers, device: torch.device) -> Tensor:
+    """Numbers on the device as arguments of launches: a copy from the host would be repeated by a captured graph."""
+    on_device = torch.empty(len(numbers), dtype=torch.float64, device=device)
     for index, number in enumerate(numbers):
-        on_device[index].fill_(number)  # by value: a copy from the host would be repeated by a captured graph
-    launch_single(kernel, memory, geometry, tile, on_device)
+        on_device[index].fill_(number)
+    return on_device
 
 
 def launch(table: Table, addresses: Tensor, numbers: Tensor) -> None:
@@ -161,21 +172,48 @@ def is_capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-def is_trusted(kernel: Kernel, dtype: torch.dtype, tile: Tile, device: torch.device, metric: Operator) -> bool:
-    """Whether this tile of the kernel agrees with eager here; compared at first use."""
+def precedes_capture(device: torch.device) -> bool:
+    """Whether this may be a step before a capture: torch asks for some on a stream that is not the default one."""
+    return device.type == "cuda" and torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
+
+
+def is_trusted(
+    kernel: Kernel, dtype: torch.dtype, tiles: tuple[Tile, ...], device: torch.device, metric: Operator
+) -> bool:
+    """Whether a launch with these tiles agrees with eager here; compared at first use."""
     sample = type(metric)()  # numbers of its own: those of the metric may be extreme, where eager has fewer digits
 
-    def run(memory: Tensor, geometry: Geometry) -> None:
-        table = Table.of(kernel, dtype, [(geometry, memory.data_ptr())], device)
-        if table.tiles != (tile,):
-            raise AssertionError(f"expected a sample of {tile}, got {table.tiles}")
-        addresses = upload([memory.data_ptr()], torch.int64, device)
+    def run(samples: Sequence[Tensor], geometries: Sequence[Geometry]) -> None:
+        table = Table.of(kernel, dtype, [(geometry, True) for geometry in geometries], device)
+        if table.tiles != tiles:
+            raise AssertionError(f"expected samples of {tiles}, got {table.tiles}")
+        addresses = upload([memory.data_ptr() for memory in samples], torch.int64, device)
         launch(table, addresses, upload(numbers_of(sample), torch.float64, device))
 
-    def check(memory: Tensor, geometry: Geometry) -> None:
-        sizes = (geometry.outer, geometry.n, geometry.inner)
-        strides = (geometry.stride_outer, geometry.stride_row, geometry.stride_inner)
-        columns_ONI = memory.as_strided(sizes, strides, memory.storage_offset())
-        EAGER.direct_([ColumnView(columns_ONI, *sizes)], sample)
+    if precedes_capture(device):
+        for tile in tiles:
+            is_single_trusted(kernel, dtype, tile, device, metric)
+    check = partial(_direct_sample_, metric=sample)
+    return verify.is_trusted(kernel, "many", dtype, tiles, device, run, check)
 
-    return verify.is_trusted(kernel, dtype, tile, device, run, check, may_wait=not is_capturing(device))
+
+def is_single_trusted(kernel: Kernel, dtype: torch.dtype, tile: Tile, device: torch.device, metric: Operator) -> bool:
+    """Whether a launch of a single gradient agrees with eager here; not if it was not compared before a capture."""
+    sample = type(metric)()
+
+    def run(samples: Sequence[Tensor], geometries: Sequence[Geometry]) -> None:
+        from riesz.backends.triton.launch import launch_single
+
+        for memory, geometry in zip(samples, geometries, strict=True):
+            launch_single(kernel, memory, geometry, tile, by_value(numbers_of(sample), device))
+
+    check = partial(_direct_sample_, metric=sample)
+    may_wait = not is_capturing(device)
+    return verify.is_trusted(kernel, "single", dtype, (tile,), device, run, check, may_wait)
+
+
+def _direct_sample_(memory: Tensor, geometry: Geometry, metric: Operator) -> None:
+    sizes = (geometry.outer, geometry.n, geometry.inner)
+    strides = (geometry.stride_outer, geometry.stride_row, geometry.stride_inner)
+    columns_ONI = memory.as_strided(sizes, strides, memory.storage_offset())
+    EAGER.direct_([ColumnView(columns_ONI, *sizes)], metric)

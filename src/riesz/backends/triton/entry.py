@@ -1,7 +1,11 @@
 """The two kernels that are launched: many gradients through a table of addresses, or a single one by its pointer.
 
-`BODY` is `direct` of one metric's file. `TILES` are the shapes of tiles that occur in the launch, and each program runs
-the branch of the one its gradient has: one launch serves short and long columns, aligned and not.
+`BODY` is `direct` of one metric's file:
+  direct(address, block, geometry, numbers, scratch, DTYPE, ACC, S, C, L, LEVELS, VECTOR, ONE)
+with the program's number `block` within its gradient, geometry = (n, outer, inner, stride_outer, stride_row,
+stride_inner, blocks), all int64, and the fields of a `tiles.Tile`. `TILES` are the shapes of tiles that occur in the
+launch, and each program runs the branch of the one its gradient has: one launch serves short and long columns, aligned
+and not.
 """
 
 import triton
@@ -25,29 +29,34 @@ def many(
     owner = tl.load(owners + tl.program_id(0)).to(tl.int64)
     address = tl.load(addresses + owner)
     row = geometry + owner * FIELDS
-    n, outer, inner = tl.load(row), tl.load(row + 1), tl.load(row + 2)
-    stride_outer, stride_row, stride_inner = tl.load(row + 3), tl.load(row + 4), tl.load(row + 5)
-    blocks, own_scratch = tl.load(row + 6), scratch + tl.load(row + 7)
+    sizes = (tl.load(row), tl.load(row + 1), tl.load(row + 2))
+    strides = (tl.load(row + 3), tl.load(row + 4), tl.load(row + 5))
+    own = sizes + strides + (tl.load(row + 6),)
+    own_scratch = scratch + tl.load(row + 7)
     block = tl.program_id(0) - tl.load(row + 8)
     tile = tl.load(row + 9)
     for k in tl.static_range(len(TILES)):
         if tile == k:
             BODY(
-                address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, own_scratch,
-                DTYPE, ACC, TILES[k][0], TILES[k][1], TILES[k][2], TILES[k][3], TILES[k][4], TILES[k][5],
+                address, block, own, numbers, own_scratch, DTYPE, ACC,
+                TILES[k][0], TILES[k][1], TILES[k][2], TILES[k][3], TILES[k][4], TILES[k][5],
             )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["n", "outer", "inner", "stride_outer", "stride_row", "stride_inner", "blocks"])
+# Nothing but the constants selects another compilation: while a CUDA graph is captured there is no time for one.
+@triton.jit(
+    do_not_specialize=["n", "outer", "inner", "stride_outer", "stride_row", "stride_inner", "blocks"],
+    do_not_specialize_on_alignment=["pointer"],
+)
 def single(
     pointer,
-    n,
-    outer,
-    inner,
-    stride_outer,
-    stride_row,
-    stride_inner,
-    blocks,
+    n: tl.int64,
+    outer: tl.int64,
+    inner: tl.int64,
+    stride_outer: tl.int64,
+    stride_row: tl.int64,
+    stride_inner: tl.int64,
+    blocks: tl.int64,
     numbers,
     scratch,
     BODY: tl.constexpr,
@@ -55,9 +64,10 @@ def single(
     ACC: tl.constexpr,
     TILE: tl.constexpr,
 ):
+    sizes = (n.to(tl.int64), outer.to(tl.int64), inner.to(tl.int64))
+    strides = (stride_outer.to(tl.int64), stride_row.to(tl.int64), stride_inner.to(tl.int64))
+    own = sizes + strides + (blocks.to(tl.int64),)
     BODY(
-        pointer.to(tl.int64), tl.program_id(0).to(tl.int64), n.to(tl.int64), outer.to(tl.int64), inner.to(tl.int64),
-        stride_outer.to(tl.int64), stride_row.to(tl.int64), stride_inner.to(tl.int64), blocks.to(tl.int64),
-        numbers, scratch,
-        DTYPE, ACC, TILE[0], TILE[1], TILE[2], TILE[3], TILE[4], TILE[5],
+        pointer.to(tl.int64), tl.program_id(0).to(tl.int64), own, numbers, scratch, DTYPE, ACC,
+        TILE[0], TILE[1], TILE[2], TILE[3], TILE[4], TILE[5],
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,41 +13,35 @@ from riesz.backends import opaque_operator
 from riesz.backends.tensor_guard import TensorGuard
 from riesz.backends.triton.direct import Numbers, is_capturing, is_trusted, kernel_of, launch, numbers_of, serves
 from riesz.backends.triton.kernels import DTYPES
-from riesz.backends.triton.table import Table, geometry_of, upload
+from riesz.backends.triton.table import Table, geometry_of, stream_of, upload
 from riesz.backends.triton.tiles import Geometry
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
 
 
 class _Launch:
-    """The gradients of one dtype, their table, and what was uploaded last."""
+    """The gradients of one dtype on one stream, their table, and what was uploaded last."""
 
     def __init__(self, indices: Sequence[int], table: Table, device: torch.device):
         self._indices = indices
         self._table = table
         self._device = device
-        self._stream: int | None = None
-        self._pointers: list[int] = []
-        self._values: Numbers = ()
-        self._uploaded: tuple[Tensor, Tensor] | None = None
+        self._last: tuple[list[int], Numbers, Tensor, Tensor] = ([], (), torch.empty(0), torch.empty(0))
 
-    def prepare(self, pointers: Sequence[int], values: Numbers) -> bool:
-        """Upload what changed; False if the table does not hold for these addresses."""
+    def prepare(self, pointers: Sequence[int], values: Numbers) -> Callable[[], None] | None:
+        """Upload what changed; what is left is the launch, or None if the table does not hold for these addresses."""
         own = [pointers[index] for index in self._indices]
-        stream = 0 if self._device.type == "cpu" else torch.cuda.current_stream(self._device).cuda_stream
-        if own == self._pointers and values == self._values and stream == self._stream:
-            return True
-        if own != self._pointers and not self._table.accepts(own):
-            return False
-        # New tensors, not the old ones written again: a launch that is still to run on another stream reads those.
-        addresses = upload(own, torch.int64, self._device)
-        self._uploaded = addresses, upload(values, torch.float64, self._device)
-        self._pointers, self._values, self._stream = own, values, stream
-        return True
-
-    def start(self) -> None:
-        assert self._uploaded is not None
-        launch(self._table, *self._uploaded)
+        known, last_values, addresses, numbers = self._last
+        if own != known:
+            if not self._table.accepts(own):
+                return None
+            # A new tensor, not the old one written again: another thread may be about to launch with that.
+            addresses = upload(own, torch.int64, self._device)
+        if values != last_values:
+            numbers = upload(values, torch.float64, self._device)
+        if own != known or values != last_values:
+            self._last = own, values, addresses, numbers
+        return partial(launch, self._table, addresses, numbers)
 
 
 class TritonFastPath:
@@ -64,9 +59,8 @@ class TritonFastPath:
         self._first_pointers = [gradient.data_ptr() for gradient in gradients]
         self._device = gradients[0].device
         self._matches = TensorGuard(gradients).matches
-        self._launches: dict[type[Operator], list[_Launch] | None] = {}
-        self._metric: Operator | None = None
-        self._values: Numbers = ()
+        self._launches: dict[tuple[type[Operator], int], list[_Launch] | None] = {}
+        self._numbers: tuple[Operator, Numbers] | None = None
 
     @classmethod
     def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> TritonFastPath | None:
@@ -85,23 +79,29 @@ class TritonFastPath:
     def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
         if opaque_operator.is_watched() or is_capturing(self._device):
             return False
-        kind = type(metric)
-        if kind not in self._launches:
-            self._launches[kind] = self._build(metric)
-        launches = self._launches[kind]
+        # One set of tables per stream, see `kept_table`.
+        key = type(metric), stream_of(self._device)
+        if key not in self._launches:
+            self._launches[key] = self._build(metric)
+        launches = self._launches[key]
         if launches is None or not self._matches(gradients):
             return False
         tensors: list[Any] = list(gradients)
         pointers = list(map(Tensor.data_ptr, tensors))
-        if metric is not self._metric:
-            # Numbers that are tensors change in place: those are read every time.
-            fixed = all(isinstance(number, float) for number in metric.native_numbers())
-            self._metric = metric if fixed else None
-            self._values = numbers_of(metric)
-        if 0 in pointers or not all(launch.prepare(pointers, self._values) for launch in launches):
+        known = self._numbers
+        if known is None or known[0] is not metric:
+            known = (metric, numbers_of(metric))
+            # Numbers that are tensors change in place: those are read every time. One assignment of a pair, since
+            # threads that share this path must never take one metric's numbers for another's.
+            self._numbers = known if all(isinstance(number, float) for number in metric.native_numbers()) else None
+        if 0 in pointers:
             return False
-        for prepared in launches:
-            prepared.start()
+        prepared = [launch.prepare(pointers, known[1]) for launch in launches]
+        if None in prepared:
+            return False
+        for start in prepared:
+            assert start is not None
+            start()
         opaque_operator.count_writes(tensors)
         return True
 
@@ -112,9 +112,9 @@ class TritonFastPath:
         launches = []
         for dtype in dict.fromkeys(self._dtypes):
             indices = [index for index, other in enumerate(self._dtypes) if other == dtype]
-            gradients = [(self._geometries[index], self._first_pointers[index]) for index in indices]
+            gradients = [(self._geometries[index], self._first_pointers[index] % 16 == 0) for index in indices]
             table = Table.of(kernel, dtype, gradients, self._device)
-            if not all(is_trusted(kernel, dtype, tile, self._device, metric) for tile in table.tiles):
+            if not is_trusted(kernel, dtype, table.tiles, self._device, metric):
                 return None
             launches.append(_Launch(indices, table, self._device))
         return launches

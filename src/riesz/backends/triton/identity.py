@@ -8,10 +8,10 @@ from riesz.backends.triton.columns import aligned, exact, multiple, rounded
 
 @triton.jit
 def direct(
-    address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
-    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
-    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    address, block, geometry, numbers, scratch, DTYPE: tl.constexpr, ACC: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
+    n, outer, inner = geometry[0], geometry[1], geometry[2]
     pointer = aligned(address, DTYPE, VECTOR)
     entries = multiple(outer * n * inner, VECTOR)
     factor = (tl.load(numbers + 1) + tl.load(numbers + 2)).to(ACC)
@@ -21,6 +21,6 @@ def direct(
             offset_C = entry_C
         else:
             row_C = entry_C // inner
-            offset_C = (row_C // n) * stride_outer + (row_C % n) * stride_row + (entry_C % inner) * stride_inner
+            offset_C = (row_C // n) * geometry[3] + (row_C % n) * geometry[4] + (entry_C % inner) * geometry[5]
         f_C = tl.load(pointer + offset_C, mask=entry_C < entries, other=0.0)
         tl.store(pointer + offset_C, rounded(factor * exact(f_C).to(ACC), DTYPE), mask=entry_C < entries)

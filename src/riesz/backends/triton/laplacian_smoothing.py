@@ -15,13 +15,11 @@ import triton
 import triton.language as tl
 
 from riesz.backends.triton.columns import (
-    aligned,
     chain,
     entry,
     load_panel,
-    multiple,
-    offsets,
     one_minus_exp,
+    open_columns,
     power,
     row_numbers,
     rows_of,
@@ -85,7 +83,7 @@ def forward(f, mean_C, first, n, z, y_SC, ACC: tl.constexpr, S: tl.constexpr, C:
 
 @triton.jit
 def backward(
-    pointer, f, y, first, n, stride_row, offset_C, live_C, h_SC, mean_C, z, gain, scale, blend,
+    columns, f, y, first, n, h_SC, mean_C, z, gain, scale, blend,
     ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
 ):  # fmt: skip
     """Write a panel from h after every piece."""
@@ -93,19 +91,15 @@ def backward(
         row_S = row_numbers(first, L - 1 - back, S, L)
         h_SC = tl.where((row_S < n)[:, None], y[L - 1 - back] + z * h_SC, h_SC)
         value_SC = scale * mean_C[None, :] + gain * h_SC + blend * f[L - 1 - back].to(ACC)
-        store_tile(pointer, value_SC, first, L - 1 - back, n, stride_row, offset_C, live_C, S, L)
+        store_tile(columns, value_SC, first, L - 1 - back, S, L)
 
 
 @triton.jit
 def direct(
-    address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
-    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
-    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    address, block, geometry, numbers, scratch, DTYPE: tl.constexpr, ACC: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
-    pointer = aligned(address, DTYPE, VECTOR)
-    columns, stride_row = multiple(outer * inner, VECTOR), multiple(stride_row, VECTOR)
-    column_C = block * C + tl.arange(0, C)
-    offset_C, live_C = offsets(column_C, inner, stride_outer, stride_inner, VECTOR), column_C < columns
+    columns, n = open_columns(address, block, geometry, DTYPE, C, VECTOR), geometry[0]
     strength, per_n = tl.load(numbers), tl.load(numbers + 3)
     scale, blend = tl.load(numbers + 1), tl.load(numbers + 2)
     length = n.to(tl.float64)
@@ -121,7 +115,7 @@ def direct(
     nothing_C = tl.zeros((C,), ACC)
     base_C = nothing_C
     if ONE:
-        f = load_panel(pointer, 0, n, stride_row, offset_C, live_C, S, L)
+        f = load_panel(columns, 0, S, L)
         over_C = total(f, ACC, S, C, L) / n
         if WIDE:
             base_C = over_C
@@ -136,18 +130,17 @@ def direct(
         h_SC, beginning_C = chain(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
         rows_after_S = tl.maximum(n - (tl.arange(0, S) + 1) * L, 0)
         h_SC += power(rows_after_S, log_z)[:, None] * (beginning_C * turn)[None, :]
-        backward(
-            pointer, f, y, 0, n, stride_row, offset_C, live_C, h_SC, mean_C,
-            z, gain, scale, blend, ACC, S, C, L,
-        )  # fmt: skip
+        backward(columns, f, y, 0, n, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L)
     else:
         if WIDE:
-            base_C = total_of_all(pointer, n, stride_row, offset_C, live_C, ACC, S, C, L) / n
+            base_C = total_of_all(columns, ACC, S, C, L) / n
         sum_C, ending_C, beginning_C = nothing_C, nothing_C, nothing_C
         weight_S1 = power(tl.arange(0, S) * L, log_z)[:, None]
+        live_C, width = columns[4], geometry[1] * geometry[2]
+        end_C = scratch + block * C + tl.arange(0, C)
         for first in range(0, n, S * L):
-            tl.store(scratch + (first // (S * L)) * columns + column_C, ending_C, mask=live_C)
-            f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
+            tl.store(end_C + (first // (S * L)) * width, ending_C, mask=live_C)
+            f = load_panel(columns, first, S, L)
             ratio_S, _ = ratios(rows_of(first, n, S, L), z, S, L)
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             _, ending_C = chain(e_SC, ratio_S, ending_C, S, C, LEVELS, False)
@@ -166,19 +159,17 @@ def direct(
         h_C = ((beginning_C - z * z_n * ending_C) / lost2 + start_C * (z * (1 + z_n) / (turn * lost2))) * turn
         mean_C = base_C + over_C
         panels = (n + S * L - 1) // (S * L)
+        tl.debug_barrier()  # an end may be read by another thread than the one that wrote it
         for back in range(panels):
             first = (panels - 1 - back) * (S * L)
-            f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
+            f = load_panel(columns, first, S, L)
             ratio_S, ones_S = ratios(rows_of(first, n, S, L), z, S, L)
             begun = power(first, log_z)
-            before_C = tl.load(scratch + (first // (S * L)) * columns + column_C, mask=live_C, other=0.0)
+            before_C = tl.load(end_C + (first // (S * L)) * width, mask=live_C, other=0.0)
             before_C += begun * start_C - ((1 - begun) / lost) * over_C
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             e_SC -= ones_S[:, None] * over_C[None, :]
             y_SC, _ = chain(e_SC, ratio_S, before_C, S, C, LEVELS, False)
             y, w_SC = forward(f, mean_C, first, n, z, y_SC, ACC, S, C, L)
             h_SC, h_C = chain(w_SC, ratio_S, h_C, S, C, LEVELS, True)
-            backward(
-                pointer, f, y, first, n, stride_row, offset_C, live_C, h_SC, mean_C,
-                z, gain, scale, blend, ACC, S, C, L,
-            )  # fmt: skip
+            backward(columns, f, y, first, n, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L)

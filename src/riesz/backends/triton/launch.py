@@ -17,8 +17,6 @@ from riesz.backends.triton.kernels import DTYPES, Kernel
 from riesz.backends.triton.table import Table
 from riesz.backends.triton.tiles import THREADS, Geometry, Tile, as_argument
 
-VERSION: str = triton.__version__
-
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether the kernels run in Triton's interpreter, on tensors of the CPU. Triton decides it when it is imported."""
 

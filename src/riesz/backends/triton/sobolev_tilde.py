@@ -12,12 +12,10 @@ import triton
 import triton.language as tl
 
 from riesz.backends.triton.columns import (
-    aligned,
     chain,
     entry,
     load_panel,
-    multiple,
-    offsets,
+    open_columns,
     rows_of,
     store_tile,
     total,
@@ -50,7 +48,7 @@ def of_column(s0_SC, s1_SC, s2_SC, first, n, ACC: tl.constexpr, S: tl.constexpr,
 
 @triton.jit
 def march(
-    pointer, f, s0_SC, s1_SC, over_C, first, n, stride_row, offset_C, live_C, mean_C, slope_C, value_C, k, scale, blend,
+    columns, f, s0_SC, s1_SC, over_C, first, n, mean_C, slope_C, value_C, k, scale, blend,
     ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr,
 ):  # fmt: skip
     """Write a panel from its start slope and value and the sums of its pieces; returns those of the next panel.
@@ -70,7 +68,7 @@ def march(
     g_SC = value_C[None, :] + start_S1 * slope_C[None, :] - k * (q_before_SC + start_S1 * a_before_SC)
     for l in tl.static_range(L):
         f_SC = f[l].to(ACC)
-        store_tile(pointer, scale * g_SC + blend * f_SC, first, l, n, stride_row, offset_C, live_C, S, L)
+        store_tile(columns, scale * g_SC + blend * f_SC, first, l, S, L)
         s_SC -= k * (f_SC - mean_C[None, :])
         g_SC += s_SC
     return slope_C - k * a_C, value_C + S * L * slope_C - k * (q_C + S * L * a_C)
@@ -78,14 +76,10 @@ def march(
 
 @triton.jit
 def direct(
-    address, block, n, outer, inner, stride_outer, stride_row, stride_inner, blocks, numbers, scratch,
-    DTYPE: tl.constexpr, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr,
-    LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    address, block, geometry, numbers, scratch, DTYPE: tl.constexpr, ACC: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
-    pointer = aligned(address, DTYPE, VECTOR)
-    columns, stride_row = multiple(outer * inner, VECTOR), multiple(stride_row, VECTOR)
-    column_C = block * C + tl.arange(0, C)
-    offset_C, live_C = offsets(column_C, inner, stride_outer, stride_inner, VECTOR), column_C < columns
+    columns, n = open_columns(address, block, geometry, DTYPE, C, VECTOR), geometry[0]
     lam, riemann = tl.load(numbers), tl.load(numbers + 3)
     scale, blend = tl.load(numbers + 1).to(ACC), tl.load(numbers + 2).to(ACC)
     length = n.to(tl.float64)
@@ -94,17 +88,17 @@ def direct(
     WIDE: tl.constexpr = tl.float64 == DTYPE
     base_C = tl.zeros((C,), ACC)
     if ONE:
-        f = load_panel(pointer, 0, n, stride_row, offset_C, live_C, S, L)
+        f = load_panel(columns, 0, S, L)
         if WIDE:
             base_C = total(f, ACC, S, C, L) / n
         s0_SC, s1_SC, s2_SC = moments(f, base_C, 0, n, ACC, WIDE, S, C, L)
         sum_C, j_C, jj_C = of_column(s0_SC, s1_SC, s2_SC, 0, n, ACC, S, L)
     else:
         if WIDE:
-            base_C = total_of_all(pointer, n, stride_row, offset_C, live_C, ACC, S, C, L) / n
+            base_C = total_of_all(columns, ACC, S, C, L) / n
         sum_C, j_C, jj_C = tl.zeros((C,), ACC), tl.zeros((C,), ACC), tl.zeros((C,), ACC)
         for first in range(0, n, S * L):
-            f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
+            f = load_panel(columns, first, S, L)
             s0_SC, s1_SC, s2_SC = moments(f, base_C, first, n, ACC, WIDE, S, C, L)
             p0_C, p1_C, p2_C = of_column(s0_SC, s1_SC, s2_SC, first, n, ACC, S, L)
             sum_C, j_C, jj_C = sum_C + p0_C, j_C + p1_C, jj_C + p2_C
@@ -115,15 +109,12 @@ def direct(
     slope_C = -(step / length).to(ACC) * j_C
     value_C = (1 + riemann * step / 12).to(ACC) * mean_C + (step / (2 * length)).to(ACC) * jj_C
     if ONE:
-        march(
-            pointer, f, s0_SC, s1_SC, over_C, 0, n, stride_row, offset_C, live_C, mean_C, slope_C, value_C,
-            k, scale, blend, ACC, S, C, L, LEVELS,
-        )  # fmt: skip
+        march(columns, f, s0_SC, s1_SC, over_C, 0, n, mean_C, slope_C, value_C, k, scale, blend, ACC, S, C, L, LEVELS)
     else:
         for first in range(0, n, S * L):
-            f = load_panel(pointer, first, n, stride_row, offset_C, live_C, S, L)
+            f = load_panel(columns, first, S, L)
             s0_SC, s1_SC, _ = moments(f, base_C, first, n, ACC, WIDE, S, C, L)
             slope_C, value_C = march(
-                pointer, f, s0_SC, s1_SC, over_C, first, n, stride_row, offset_C, live_C, mean_C, slope_C, value_C,
-                k, scale, blend, ACC, S, C, L, LEVELS,
+                columns, f, s0_SC, s1_SC, over_C, first, n, mean_C, slope_C, value_C, k, scale, blend,
+                ACC, S, C, L, LEVELS,
             )  # fmt: skip

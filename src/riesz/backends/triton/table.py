@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from riesz.backends.triton.kernels import Kernel
+from riesz.backends.triton.kernels import KERNELS, Kernel
 from riesz.backends.triton.tiles import Geometry, Tile
 from riesz.layout.axis import ColumnView
 
@@ -54,10 +55,10 @@ class Table:
 
     @classmethod
     def of(
-        cls, kernel: Kernel, dtype: torch.dtype, gradients: Sequence[tuple[Geometry, int]], device: torch.device
+        cls, kernel: Kernel, dtype: torch.dtype, gradients: Sequence[tuple[Geometry, bool]], device: torch.device
     ) -> Table:
-        """The table of gradients given by geometry and address."""
-        tiles = [kernel.tile_of(geometry, dtype, address % 16 == 0) for geometry, address in gradients]
+        """The table of gradients given by geometry and whether their address is a multiple of 16 bytes."""
+        tiles = [kernel.tile_of(geometry, dtype, is_aligned) for geometry, is_aligned in gradients]
         distinct = tuple(dict.fromkeys(tiles))
         rows: list[tuple[int, ...]] = []
         owners: list[int] = []
@@ -86,6 +87,23 @@ class Table:
             return False
         ends = sorted(zip(addresses, self.spans, strict=True))
         return all(ends[i][0] + ends[i][1] <= ends[i + 1][0] for i in range(len(ends) - 1))
+
+
+@lru_cache(maxsize=16)
+def kept_table(
+    stem: str, dtype: torch.dtype, gradients: tuple[tuple[Geometry, bool], ...], device: torch.device, stream: int
+) -> Table:
+    """A table that is kept for the next list of such gradients on a stream.
+
+    One per stream: its copy to the device is ordered before the launches of that stream alone, and launches of two
+    streams must not share scratch memory.
+    """
+    return Table.of(KERNELS[stem], dtype, gradients, device)
+
+
+def stream_of(device: torch.device) -> int:
+    """The stream that a launch goes to now."""
+    return 0 if device.type == "cpu" else torch.cuda.current_stream(device).cuda_stream
 
 
 def upload(values: object, dtype: torch.dtype, device: torch.device) -> Tensor:

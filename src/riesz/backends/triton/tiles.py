@@ -77,11 +77,12 @@ class Registers:
     Attributes:
         whole: rows, where a column fits into one panel.
         panel: rows, where it does not.
-        panel_bytes: bytes of a row, where it does not.
+        whole_bytes, panel_bytes: bytes of a row, where it does and where it does not.
     """
 
     whole: int
     panel: int
+    whole_bytes: int = BYTES_PER_THREAD
     panel_bytes: int = BYTES_PER_THREAD
 
 
@@ -95,7 +96,7 @@ def column_tile(geometry: Geometry, itemsize: int, registers: Registers, is_alig
     while pieces < MOST_PIECES and pieces * registers.whole < geometry.n:
         pieces *= 4
     one = pieces * registers.whole >= geometry.n
-    vector = (BYTES_PER_THREAD if one else registers.panel_bytes) // itemsize
+    vector = (registers.whole_bytes if one else registers.panel_bytes) // itemsize
     if not (is_aligned and geometry.outer == 1 and _is_vector(geometry, vector)):
         vector = 1
     rows = registers.whole if one else registers.panel

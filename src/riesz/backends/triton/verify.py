@@ -1,15 +1,15 @@
 """Each kernel is compared with eager before its first use on a device, and not used there if they differ.
 
-What is remembered is the kernel, dtype, tile and device; Triton and torch cannot change within a process. The sample
-has the tile's layout and a few columns, with a margin around it that must stay as it is. `RIESZ_VERIFY=0` turns it
-off.
+What is compared is the very kernel that is about to run: the entry point, dtype and all tiles of a launch, with one
+sample per tile. A sample has the tile's layout and a few columns, with a margin around it that must stay as it is. The
+outcome is remembered per device; Triton and torch cannot change within a process. `RIESZ_VERIFY=0` turns it off.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -23,8 +23,8 @@ TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5, torch.float16: 2e-3, tor
 MARGIN = 64
 """Entries around a sample; a multiple of 16 bytes in every dtype."""
 
-Key = tuple[str, torch.dtype, Tile, torch.device]
-Direct = Callable[[Tensor, Geometry], None]
+Tiles = tuple[Tile, ...]
+Key = tuple[str, str, torch.dtype, Tiles, torch.device]
 
 _verdicts: dict[Key, str | None] = {}
 
@@ -35,28 +35,30 @@ def is_on() -> bool:
 
 def is_trusted(
     kernel: Kernel,
+    entry: str,
     dtype: torch.dtype,
-    tile: Tile,
+    tiles: Tiles,
     device: torch.device,
-    run: Direct,
-    check: Direct,
+    run: Callable[[Sequence[Tensor], Sequence[Geometry]], None],
+    check: Callable[[Tensor, Geometry], None],
     may_wait: bool = True,
 ) -> bool:
-    """Whether a tile of a kernel agrees with eager on this device; computed once, then remembered.
+    """Whether a launch agrees with eager on this device; computed once, then remembered.
 
     Args:
-        run: directs a sample in place by the kernel.
+        entry: the entry point, "many" or "single".
+        run: directs samples in place by the kernel, in one launch if it is that of many.
         check: directs a sample in place by eager.
         may_wait: False where the result cannot be read, because a graph is being captured; what was not compared
             before is not trusted then.
     """
     if not is_on():
         return True
-    key = (kernel.stem, dtype, tile, device)
+    key = (kernel.stem, entry, dtype, tiles, device)
     if key not in _verdicts:
         if not may_wait:
             return False
-        _verdicts[key] = _compare(kernel, dtype, tile, device, run, check)
+        _verdicts[key] = _compare(kernel, dtype, tiles, device, run, check)
         if (reason := _verdicts[key]) is not None:
             logging.getLogger("riesz").warning("%s; eager serves in its place", reason)
     return _verdicts[key] is None
@@ -86,21 +88,39 @@ def sample_geometry(kernel: Kernel, tile: Tile, dtype: torch.dtype) -> Geometry:
 
 
 def _compare(
-    kernel: Kernel, dtype: torch.dtype, tile: Tile, device: torch.device, run: Direct, check: Direct
+    kernel: Kernel,
+    dtype: torch.dtype,
+    tiles: Tiles,
+    device: torch.device,
+    run: Callable[[Sequence[Tensor], Sequence[Geometry]], None],
+    check: Callable[[Tensor, Geometry], None],
 ) -> str | None:
-    name = f"the triton kernel {kernel.stem} ({str(dtype)[6:]}, {tile}) on {device}"
-    geometry = sample_geometry(kernel, tile, dtype)
+    name = f"the triton kernel {kernel.stem} ({str(dtype)[6:]}) on {device}"
+    geometries = [sample_geometry(kernel, tile, dtype) for tile in tiles]
     generator = torch.Generator("cpu").manual_seed(1)
-    values = torch.randn(geometry.span + 2 * MARGIN, generator=generator, dtype=torch.float64, device="cpu")
-    got = values.to(dtype).to(device)
-    wanted = got.clone()
+    got = []
+    for geometry in geometries:
+        values = torch.randn(geometry.span + 2 * MARGIN, generator=generator, dtype=torch.float64, device="cpu")
+        got.append(values.to(dtype).to(device))
+    wanted = [sample.clone() for sample in got]
     try:
-        run(got[MARGIN : MARGIN + geometry.span], geometry)
-        check(wanted[MARGIN : MARGIN + geometry.span], geometry)
-        difference = (got.double() - wanted.double()).abs()
-        error = (difference.max() / wanted.double().abs().max()).item()
+        run([_within(sample) for sample in got], geometries)
+        for sample, geometry in zip(wanted, geometries, strict=True):
+            check(_within(sample), geometry)
+        errors = [_error(*pair) for pair in zip(got, wanted, strict=True)]
     except Exception as failure:  # a compiler that fails is one more way in which a kernel cannot be used
         return f"{name} does not run: {type(failure).__name__}: {str(failure)[:200]}"
-    if not error <= TOLERANCE[dtype]:
-        return f"{name} differs from eager by {error:.1e}, allowed: {TOLERANCE[dtype]:.1e}"
+    for tile, error in zip(tiles, errors, strict=True):
+        if not error <= TOLERANCE[dtype]:
+            return f"{name} differs from eager by {error:.1e}, allowed: {TOLERANCE[dtype]:.1e}; {tile}"
     return None
+
+
+def _within(sample: Tensor) -> Tensor:
+    return sample[MARGIN:-MARGIN]
+
+
+def _error(got: Tensor, wanted: Tensor) -> float:
+    """The largest difference relative to the largest entry, margins included; not a number if there is one."""
+    difference = (got.double() - wanted.double()).abs().max()
+    return (difference / wanted.double().abs().max()).item()
