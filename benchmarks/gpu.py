@@ -1,22 +1,18 @@
 """Claim: on a GPU, directing the gradients of a step costs about what copying them costs.
 
-`python -m benchmarks.gpu --model` prints what can be known without a GPU, as Markdown: bytes moved, launches, expected
-times, the host's share of a step. `--compile sm_80 gfx942` adds what the compiler says of every variant. Without
-options it measures on the GPU of this machine, as `riesz doctor --gpu` does.
+`python -m benchmarks.gpu` measures on the GPU of this machine, as `riesz doctor --gpu` does. `--model` prints what can
+be known without one, as Markdown: bytes moved, launches, expected times. See also gpu_compile.py, host.py, inductor.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from benchmarks.networks import NETWORKS, Shape, gradients
+from benchmarks.networks import NETWORKS, Shape
 from riesz.backends.triton.kernels import KERNELS, Kernel
 from riesz.backends.triton.tiles import Geometry, Tile
 
@@ -175,59 +171,6 @@ def times_table() -> str:
     return markdown(head, rows)
 
 
-def host_table(steps: int = 400) -> str:
-    """The hook on ResNet-56's gradients with the kernels taken out, so that what is left is the host's time.
-
-    On tensors of the CPU, which the backend takes when Triton is to interpret; nothing is interpreted.
-    """
-    os.environ["TRITON_INTERPRET"], os.environ["RIESZ_VERIFY"] = "1", "0"
-    import riesz
-    from riesz.backends.triton import launch
-
-    launch.launch_many = lambda *arguments: None  # type: ignore[assignment]
-    # Scale and blend that sum to 1: the cpu backend then compares, gathers addresses and calls, and writes nothing.
-    metric = riesz.Identity(scale=0.5, blend=0.5)
-    timed: dict[str, list[float]] = {"cpu": [], "triton, addresses as before": [], "triton, addresses moved": []}
-    hooks = {}
-    for name in timed:
-        weights = [torch.nn.Parameter(g) for g in gradients(NETWORKS["ResNet-56"])]
-        optimizer = torch.optim.SGD(weights, lr=0.1)
-        riesz.attach(optimizer, metric=metric, backend=name.split(",")[0])
-        (hook,) = optimizer._optimizer_step_pre_hooks.values()
-        for weight in weights:
-            weight.grad = torch.randn_like(weight)
-        hooks[name] = (optimizer, hook, weights)
-        for _ in range(5):
-            hook(optimizer, (optimizer,), {})
-    for _ in range(steps):
-        for name, (optimizer, hook, weights) in hooks.items():
-            if name.endswith("moved"):
-                # Two gradients change places with others of their kind, as an allocator's cache hands them out.
-                weights[2].grad, weights[3].grad = weights[3].grad, weights[2].grad
-            start = time.perf_counter()
-            hook(optimizer, (optimizer,), {})
-            timed[name].append(time.perf_counter() - start)
-    rows = []
-    for name, seconds in timed.items():
-        cuts = statistics.quantiles(seconds, n=10)
-        rows.append((name, *(f"{1e6 * value:.0f}" for value in (min(seconds), cuts[1], cuts[4], cuts[7]))))
-    return markdown(("hook, ResNet-56, 55 gradients", "least us", "20th percentile", "median", "80th percentile"), rows)
-
-
-def compile_table(targets: Iterable[str]) -> str:
-    from benchmarks.gpu_compile import compile_variant, variants
-
-    rows = []
-    for target in targets:
-        for variant in variants():
-            c = compile_variant(variant, target)
-            rows.append(
-                (target, str(variant), str(c.registers), str(c.shared), str(c.spills), f"{c.wide} of {c.accesses}")
-            )
-    head = ("target", "variant", "registers", "shared bytes", "spills", "accesses of 16 bytes")
-    return markdown(head, rows)
-
-
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -236,19 +179,14 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="store_true", help="print the model's tables")
-    parser.add_argument("--compile", nargs="*", metavar="TARGET", help="compile every variant for these targets")
-    options = parser.parse_args()
-    if options.compile is not None:
-        print(compile_table(options.compile or ("sm_80", "sm_90", "sm_100", "gfx942")))
-    if options.model:
+    if parser.parse_args().model:
         print("## Bytes moved, by variant\n\n" + variants_table())
         print("\n## Expected times: model, not measured\n\n" + times_table())
-        print("\n## Host, measured here\n\n" + host_table())
-    if options.compile is None and not options.model:
-        from benchmarks.harness import RESULTS
-        from riesz_lab.commands.doctor_gpu import examine_gpu
+        return
+    from benchmarks.harness import RESULTS
+    from riesz_lab.commands.doctor_gpu import examine_gpu
 
-        raise SystemExit(examine_gpu(RESULTS))
+    raise SystemExit(examine_gpu(RESULTS))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Claim: where there is no Triton backend, `torch.compile` fuses what eager does on a GPU into fewer kernels.
 
-`python -m benchmarks.inductor` writes `benchmarks/results/inductor.csv`: per network and metric, the operators that eager
+`python -m benchmarks.inductor` writes `benchmarks/results/inductor.csv`: per network and metric, the operators eager
 batching calls, and the kernels inductor makes of them for a CUDA device. No GPU is needed: the step is traced on fake
 tensors, its graph moved to a device that is not there, and the code generated but not compiled.
 """
@@ -127,14 +127,14 @@ def _pretended_gpu() -> Iterator[None]:
     device_interface.register_interface_for_device("cuda:0", interface)
     with ExitStack() as stack:
         for patch in (
-            mock.patch.object(DeviceProperties, "create", lambda *arguments: hints),
-            mock.patch.object(interface.Worker, "get_device_properties", lambda *arguments: properties),
-            mock.patch.object(scheduler, "has_triton", lambda *arguments: True),
-            mock.patch("torch.cuda.get_device_properties", lambda *arguments: properties),
-            mock.patch("torch.cuda.get_device_capability", lambda *arguments: (8, 0)),
-            mock.patch("torch.cuda.current_device", lambda: 0),
-            mock.patch("torch.cuda.device_count", lambda: 1),
-            mock.patch("torch.utils._triton.triton_hash_with_backend", lambda *arguments: "none"),
+            mock.patch.object(DeviceProperties, "create", return_value=hints),
+            mock.patch.object(interface.Worker, "get_device_properties", return_value=properties),
+            mock.patch.object(scheduler, "has_triton", return_value=True),
+            mock.patch("torch.cuda.get_device_properties", return_value=properties),
+            mock.patch("torch.cuda.get_device_capability", return_value=(8, 0)),
+            mock.patch("torch.cuda.current_device", return_value=0),
+            mock.patch("torch.cuda.device_count", return_value=1),
+            mock.patch("torch.utils._triton.triton_hash_with_backend", return_value="none"),
         ):
             stack.enter_context(patch)
         yield

@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib import pyplot
 
+from benchmarks.gpu_page import devices
 from benchmarks.harness import Figure, load
 from benchmarks.networks import NETWORKS
 from benchmarks.scaling import COLUMNS, FIXED_M, FIXED_N, LENGTHS, METRICS
@@ -67,6 +68,13 @@ the same bytes, one pass that reads the gradients for the sums, one that reads a
 ## Milliseconds, all metrics and directions
 
 {memory}
+
+## On GPUs
+
+`riesz doctor --gpu`, or `make bench-gpu` in a checkout, writes `gpu-<device>.csv`; files in `benchmarks/results/` are
+shown here. What is known without one is in [gpu.md](gpu.md).
+
+{gpus}
 """
 
 
@@ -165,6 +173,7 @@ def main() -> None:
         steps=sharded[0].runs,
         sharded="\n".join(ratios(sharded)),
         memory=_milliseconds(memory),
+        gpus=devices(),
     )
     (DOCS / "benchmarks.md").write_text(page)
     print(table(targets))

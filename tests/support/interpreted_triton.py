@@ -1,8 +1,7 @@
-"""The Triton kernels in Triton's interpreter, against the executable specification.
+"""The Triton kernels in Triton's interpreter, against the executable specification; see triton_interpreter.py.
 
-Run by `test_triton_interpreter.py` in a process of its own with TRITON_INTERPRET=1: Triton decides when it is imported
-whether it compiles or interprets, and other tests import it too. Interpreting is a thousand times slower than running,
-so there are fewer cases than for the other backends, chosen to reach every branch.
+Interpreting is a thousand times slower than running, so there are fewer cases than for the other backends, chosen to
+reach every branch.
 """
 
 from __future__ import annotations
@@ -12,73 +11,13 @@ from random import Random
 
 import pytest
 import torch
-import triton.language as tl
-import triton.runtime.interpreter as interpreter
 
 import riesz
 from cases import LAYOUTS, OPERATORS, TOLERANCE, laid_out, random_operator, relative_error
 from kernel_oracle import by_fft
-from riesz.backends.dispatch import direct_
-from riesz.backends.triton import direct, fast_path, kernels, launch, verify
-from riesz.backends.triton.tiles import Tile
+from riesz.backends.triton import direct, kernels, launch
 from riesz.layout.axis import Axis, ColumnView
-
-_patch_lang, _run_grid = interpreter._patch_lang, interpreter.GridExecutor.__call__
-_convert_float = interpreter._convert_float
-_patched: set[int] = set()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def interpreter_rounds_to_bfloat16_as_hardware_does():
-    """Triton 3.9's interpreter cuts the digits off, whatever rounding is asked for; every device rounds to nearest."""
-
-    def convert_float(values, source, target, rounding):
-        if (source, target) != (tl.float32, tl.bfloat16):
-            return _convert_float(values, source, target, rounding)
-        return torch.from_numpy(values.copy()).bfloat16().view(torch.int16).numpy().view("uint16").reshape(values.shape)
-
-    interpreter._convert_float = convert_float
-    yield
-    interpreter._convert_float = _convert_float
-
-
-@pytest.fixture(autouse=True, scope="session")
-def interpreter_patches_once_per_launch():
-    """The interpreter looks through all of triton.language at every call of a function; once per launch is enough."""
-
-    def run_grid(self, *arguments, **keywords):
-        _patched.clear()
-        return _run_grid(self, *arguments, **keywords)
-
-    def patch_lang(function):
-        known = id(function.__globals__) in _patched
-        _patched.add(id(function.__globals__))
-        return None if known else _patch_lang(function)
-
-    interpreter.GridExecutor.__call__, interpreter._patch_lang = run_grid, patch_lang
-    yield
-    interpreter.GridExecutor.__call__, interpreter._patch_lang = _run_grid, _patch_lang
-
-
-@pytest.fixture(autouse=True)
-def unverified(monkeypatch):
-    """These tests compare more than the first-use check does; those of the check itself switch it on."""
-    monkeypatch.setenv("RIESZ_VERIFY", "0")
-
-
-def wide(tensor):
-    return tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64, copy=True)
-
-
-def expected(f, metric, axis):
-    wanted = wide(f)
-    direct_([ColumnView.open(wanted, axis)], metric, "reference")
-    return wanted
-
-
-def direct_all_(batch, metric):
-    direct_([ColumnView.open(f, axis) for f, axis in batch], metric, "triton")
-
+from triton_interpreter import direct_all_, expected
 
 SHAPES = [
     ((5,), 0),
@@ -203,117 +142,3 @@ def test_columns_too_long_for_one_program_go_to_eager_which_is_logged_once(caplo
             riesz.precondition_(g := f.clone(), metric, backend="triton")
             assert relative_error(g, wanted) <= TOLERANCE[torch.float32]
     assert [record.message.count("eager serves longer ones") for record in caplog.records] == [1]
-
-
-# -- the fast path -----------------------------------------------------------------------------------------------------
-
-
-def test_a_list_like_the_last_one_is_launched_again_with_moved_gradients_and_new_numbers(monkeypatch):
-    launches = []
-    real = launch.launch_many
-    monkeypatch.setattr(launch, "launch_many", lambda *arguments: launches.append(1) or real(*arguments))
-    shapes = [(16, 3, 3, 3), (16, 16, 1, 1), (33, 5)]
-    for lam in (1.0, 1.0, 0.2):
-        metric = riesz.SobolevTilde(lam)
-        grads = [torch.randn(shape) for shape in shapes]
-        wanted = [expected(g, metric, Axis(0)) for g in grads]
-        versions = [g._version for g in grads]
-        riesz.precondition_(grads, metric, backend="triton")
-        assert all(relative_error(g, w) <= TOLERANCE[torch.float32] for g, w in zip(grads, wanted, strict=True))
-        assert all(g._version > version for g, version in zip(grads, versions, strict=True))
-    assert len(launches) == 3
-
-
-def test_two_dtypes_are_two_launches(monkeypatch):
-    launches = []
-    monkeypatch.setattr(launch, "launch_many", lambda table, *arguments: launches.append(table.dtype))
-    grads = [torch.randn(8, 4), torch.randn(8, 4, dtype=torch.float64), torch.randn(9, 4)]
-    for _ in range(2):
-        riesz.precondition_(grads, riesz.ReweightedL2(), backend="triton")
-    assert launches == [torch.float32, torch.float64] * 2
-
-
-def test_a_gradient_that_loses_its_alignment_is_not_written_by_vectors():
-    metric, f = riesz.ReweightedL2(), torch.randn(8, 4)
-    opened = ColumnView.open(f, Axis(0))
-    path = fast_path.TritonFastPath.of([f], [opened])
-    assert path([f], metric)
-    moved = laid_out(torch.randn(8, 4), "offset")
-    before = moved.clone()
-    assert moved.data_ptr() % 16 != 0
-    assert not path([moved], metric)
-    assert torch.equal(moved, before)
-
-
-# -- first use ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def verified(monkeypatch):
-    monkeypatch.setenv("RIESZ_VERIFY", "1")
-    monkeypatch.setattr(verify, "_verdicts", {})
-
-
-@pytest.mark.usefixtures("verified")
-def test_a_broken_kernel_is_caught_at_first_use_and_eager_serves(monkeypatch, caplog):
-    from riesz.backends.triton import identity, reweighted_l2
-
-    monkeypatch.setattr(reweighted_l2, "direct", identity.direct)  # forgets the mean
-    metric = riesz.ReweightedL2(lam=2.0)
-    with caplog.at_level(logging.WARNING, "riesz"):
-        for _ in range(3):
-            f = torch.randn(12, 4)
-            wanted = expected(f, metric, Axis(0))
-            riesz.precondition_(f, metric, backend="triton")
-            assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
-    (record,) = caplog.records
-    assert "reweighted_l2 (float32" in record.message
-    assert "eager serves in its place" in record.message
-    (status,) = (status for status in riesz.backends() if status.name == "triton")
-    assert "reweighted_l2 (float32" in status.reason
-    assert "differs from eager by" in status.reason
-
-
-@pytest.mark.usefixtures("verified")
-@pytest.mark.parametrize("place", [None, -1, 0])
-def test_a_kernel_that_writes_outside_its_gradient_is_caught(place):
-    def check(memory, geometry):
-        memory.mul_(2)
-
-    def run(samples, geometries):
-        (memory,), (geometry,) = samples, geometries
-        check(memory, geometry)
-        if place is not None:
-            outside = memory.storage_offset() + (place if place < 0 else geometry.span)
-            memory.as_strided((1,), (1,), outside).add_(1)
-
-    kernel, tile = kernels.KERNELS["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
-    trusted = verify.is_trusted(kernel, "many", torch.float32, (tile,), torch.device("cpu"), run, check)
-    assert trusted == (place is None)
-
-
-@pytest.mark.usefixtures("verified")
-def test_a_kernel_that_does_not_compile_is_not_used(monkeypatch):
-    def fail(*arguments):
-        raise RuntimeError("no such instruction")
-
-    monkeypatch.setattr(launch, "launch_many", fail)
-    f, metric = torch.randn(6, 4), riesz.SobolevTilde(0.3)
-    wanted = expected(f, metric, Axis(0))
-    riesz.precondition_(f, metric, backend="triton")
-    assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
-    assert "does not run: RuntimeError: no such instruction" in verify.note()
-
-
-@pytest.mark.usefixtures("verified")
-@pytest.mark.parametrize("stem", kernels.KERNELS)
-def test_every_kernel_passes_its_first_use_once(stem, monkeypatch):
-    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and direct.STEMS[o.native_kind] == stem}
-    samples = []
-    real = verify._compare
-    monkeypatch.setattr(verify, "_compare", lambda *arguments: samples.append(1) or real(*arguments))
-    for _ in range(2):
-        grads = [torch.randn(10, 8), torch.randn(300, 3), torch.randn(70, 4, dtype=torch.float16)]
-        direct_all_([(g, Axis(0)) for g in grads], kind())
-    assert verify.note() is None
-    assert len(samples) == len(verify._verdicts) >= 2

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 import riesz
+from riesz.backends.registry import registered
 from riesz_lab.commands.data import is_present
 from riesz_lab.commands.doctor_gpu import examine_gpu
 from riesz_lab.commands.parsing import parse
@@ -102,6 +103,10 @@ def _backends() -> Iterator[tuple[str, str]]:
             yield ("ok" if error < TOLERANCE else "WRONG"), line + ("; picked by auto" if status.picked else "")
         if not errors:
             yield "-", f"{status.name}: serves no device of this machine"
+    # Asked last: a backend may have refused some of its kernels while they were tried above.
+    for backend in registered():
+        if (note := backend.note()) is not None:
+            yield "WRONG", f"{backend.name}: {note}"
 
 
 def _error_of(backend: str, device: str) -> float | None:

@@ -64,9 +64,10 @@ def examine_gpu(folder: Path = Path(), device: str = "cuda") -> int:
     print(f"{riesz.backends()}\n```")
     path = folder / f"gpu-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}.csv"
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Figure)])
+        machine = {"device": name, "versions": versions}
+        writer = csv.DictWriter(file, [*machine, *(field.name for field in fields(Figure))])
         writer.writeheader()
-        writer.writerows(map(asdict, figures))
+        writer.writerows(machine | asdict(figure) for figure in figures)
     print(f"written to {path}")
     return 1 if wrong else 0
 
