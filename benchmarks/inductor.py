@@ -143,8 +143,8 @@ def _pretended_gpu() -> Iterator[None]:
 def count(network: str, shapes: Sequence[Shape], text: str) -> Kernels:
     metric = riesz.metric(text)
     code = generated_code(shapes, metric)
-    generated = len(re.findall(r"^\s+triton_\w+\.run\(", code, re.M))
-    external = len(re.findall(r"^\s+(?:extern_kernels\.\w+\(|\w+ = torch\.ops\.)", code, re.M))
+    generated = len(re.findall(r"^ +triton_\w+\.run\(", code, re.M))
+    external = len(re.findall(r"^ +(?:extern_kernels\.\w+\(|\w+ = torch\.ops\.)", code, re.M))
     sizes = (len(shapes), len(set(shapes)))
     return Kernels(network, text, *sizes, operators(shapes, metric), generated, external)
 

@@ -43,6 +43,7 @@ def test_a_file_is_shown_under_the_name_of_its_device(tmp_path):
 
 
 @needs_triton
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of its own doings
 def test_inductor_fuses_what_eager_does_for_a_gpu():
     """Code for a CUDA device, generated without one."""
     shapes = [(16, 3, 3, 3), (16, 16, 3, 3), (16, 16, 3, 3)]

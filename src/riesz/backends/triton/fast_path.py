@@ -13,7 +13,7 @@ from riesz.backends import opaque_operator
 from riesz.backends.tensor_guard import TensorGuard
 from riesz.backends.triton.direct import Numbers, is_capturing, is_trusted, kernel_of, launch, numbers_of, serves
 from riesz.backends.triton.kernels import DTYPES
-from riesz.backends.triton.table import Table, geometry_of, stream_of, upload
+from riesz.backends.triton.table import Table, geometry_of, kept_table, stream_of, upload
 from riesz.backends.triton.tiles import Geometry
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
@@ -82,7 +82,7 @@ class TritonFastPath:
         # One set of tables per stream, see `kept_table`.
         key = type(metric), stream_of(self._device)
         if key not in self._launches:
-            self._launches[key] = self._build(metric)
+            self._launches[key] = self._build(metric, key[1])
         launches = self._launches[key]
         if launches is None or not self._matches(gradients):
             return False
@@ -105,15 +105,15 @@ class TritonFastPath:
         opaque_operator.count_writes(tensors)
         return True
 
-    def _build(self, metric: Operator) -> list[_Launch] | None:
+    def _build(self, metric: Operator, stream: int) -> list[_Launch] | None:
         kernel = kernel_of(metric)
         if kernel is None or not all(serves(shape, metric) for shape in self._shapes):
             return None
         launches = []
         for dtype in dict.fromkeys(self._dtypes):
             indices = [index for index, other in enumerate(self._dtypes) if other == dtype]
-            gradients = [(self._geometries[index], self._first_pointers[index] % 16 == 0) for index in indices]
-            table = Table.of(kernel, dtype, gradients, self._device)
+            gradients = tuple((self._geometries[index], self._first_pointers[index] % 16 == 0) for index in indices)
+            table = kept_table(kernel.stem, dtype, gradients, self._device, stream)
             if not is_trusted(kernel, dtype, table.tiles, self._device, metric):
                 return None
             launches.append(_Launch(indices, table, self._device))
