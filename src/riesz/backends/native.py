@@ -93,7 +93,7 @@ def load() -> Native | str:
         return f"its library {LIBRARY.name}: expected interface {INTERFACE}, got {interface}; reinstall"
     parallel_for = _torch_parallel_for()
     if parallel_for is None:
-        return f"torch {torch.__version__} offers no torch_parallel_for to run on"
+        return f"torch {torch.__version__} offers no torch_parallel_for to run on; torch 2.10 or newer does"
     library.riesz_instructions.restype = ctypes.c_char_p
     library.riesz_use_instructions.argtypes = [ctypes.c_char_p]
     library.riesz_direct.restype = ctypes.c_int32
