@@ -120,7 +120,7 @@ def draw(judged: Sequential, reach: float) -> str:
     Example:
         >>> from riesz_lab.statistics.sequential import sequential
         >>> draw(sequential([0.9, 1.2, 1.0, 1.1, 0.8, 1.0], margin=0.5), 2.0)
-        '           .   |   .-+-        '
+        '           .   |   .---+--     '
     """
     middle = BAR // 2
 

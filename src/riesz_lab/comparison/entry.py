@@ -27,7 +27,7 @@ from riesz_lab.utils import atomic
 
 METRICS = ("reweighted-l2", "sobolev-tilde")
 TUNE_SEEDS = 3
-"""Two arms of one truth end at rates a standard deviation apart half as often as with two (docs/report.md)."""
+"""Where scores are smooth in the rate, a bad choice is half as often as with two; docs/report.md has the table."""
 
 
 def compare(
