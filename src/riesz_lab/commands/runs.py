@@ -11,10 +11,10 @@ from typing import Annotated
 import tyro
 
 from riesz_lab.commands.parsing import parse
-from riesz_lab.comparison.record import read_records
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
+from riesz_lab.store.comparison import read_records
 from riesz_lab.store.selection import distinguishing, record, select
 from riesz_lab.store.trial import lock
 from riesz_lab.training.progress import format_scores

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from riesz_lab.comparison import Answer
-from riesz_lab.comparison.record import ComparisonRecord, make_record
+from riesz_lab.comparison.record import make_record
 from riesz_lab.config import OWN
 from riesz_lab.report import appendix
 from riesz_lab.report.comparison_view import comparison_table
@@ -27,6 +27,7 @@ from riesz_lab.report.labels import color
 from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.statistics.verdict import format_signed
 from riesz_lab.store import Store
+from riesz_lab.store.comparison import ComparisonRecord
 from riesz_lab.sweeps import Table
 
 MOST_CURVES = 6

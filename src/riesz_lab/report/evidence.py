@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from riesz_lab.comparison.record import ComparisonRecord
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.inspection import read_tensors
@@ -22,6 +21,7 @@ from riesz_lab.report.labels import REST, rank
 from riesz_lab.report.tables import tables
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store, StoredTrial
+from riesz_lab.store.comparison import ComparisonRecord
 from riesz_lab.sweeps import Table
 from riesz_lab.sweeps.methods import method, setting
 

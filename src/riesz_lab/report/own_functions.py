@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from riesz_lab.comparison.record import ComparisonRecord
 from riesz_lab.report.compare_page import rate_figures
 from riesz_lab.report.content import Finding, Section
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure
+from riesz_lab.store.comparison import ComparisonRecord
 
 TEXT = (
     "Each arm has its own best settings if they were tuned; intervals of a comparison that ran until it was sure hold"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from riesz_lab.comparison.record import read_records
 from riesz_lab.config import parse_metric
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import appendix, benchmarks
@@ -17,6 +16,7 @@ from riesz_lab.report.own_functions import own_functions
 from riesz_lab.report.published import paper_tables
 from riesz_lab.report.summary import comparisons, summary
 from riesz_lab.store import Store
+from riesz_lab.store.comparison import read_records
 
 FREQUENCY_VERDICTS = {"better": "coarse to fine", "worse": "fine to coarse", "no difference": "no change"}
 

@@ -11,10 +11,11 @@ from torch.utils.data import TensorDataset
 import riesz
 import riesz_lab
 from riesz_lab.comparison.arms import settings_of
-from riesz_lab.comparison.record import make_record, read_records
+from riesz_lab.comparison.record import make_record
 from riesz_lab.comparison.tuning import EXTENSIONS
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.store import Store
+from riesz_lab.store.comparison import read_records
 from riesz_lab.sweeps.tuning import FIRST_SEED
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from riesz_lab.commands.demo import demo_sweep
-from riesz_lab.comparison.record import ComparisonRecord, RateRecord
 from riesz_lab.report.compare_page import compare_content
 from riesz_lab.report.figures.pairs import expected_best, pairs
 from riesz_lab.report.markdown import markdown
 from riesz_lab.report.page import html
 from riesz_lab.statistics.sequential import sequential
 from riesz_lab.store import Store
+from riesz_lab.store.comparison import ComparisonRecord, RateRecord
 from riesz_lab.sweeps import results
 from stored import store_trial
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from riesz_lab.comparison.record import ComparisonRecord, RateRecord
 from riesz_lab.report.figure import Array, Figure, Panel, Series, series_around
 from riesz_lab.report.figures.series import dashes
 from riesz_lab.report.labels import color, score_label
+from riesz_lab.store.comparison import ComparisonRecord, RateRecord
 from riesz_lab.store.result import is_percent
 from riesz_lab.sweeps import Table
 
