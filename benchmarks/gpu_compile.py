@@ -159,20 +159,25 @@ def compile_variant(variant: Variant, target: str) -> Compiled:
 
 
 def _is_owned(ttgir: str, variant: Variant) -> bool:
-    """Whether loads and stores of every tile have one layout, in which no two threads hold the same entry."""
+    """Whether loads and stores of a tile have one layout, in which no two threads hold the same entry."""
     layouts: dict[str, tuple[int, ...]] = {}
     for name, body in re.findall(r"^(#\w+) = #ttg\.blocked<\{(.*)\}>", ttgir, re.M):
         lists = re.findall(r"(?:sizePerThread|threadsPerWarp|warpsPerCTA) = \[([\d, ]+)\]", body)
         sizes = [[int(size) for size in text.split(",")] for text in lists]
         layouts[name] = tuple(math.prod(along) for along in zip(*sizes, strict=True))
     held: dict[tuple[int, ...], set[str]] = {}
-    for shape, layout in re.findall(r"tt\.(?:load|store) .*?: tensor<([\dx]+)x!tt\.ptr<\w+>, (#\w+)>", ttgir):
-        held.setdefault(tuple(map(int, shape.split("x"))), set()).add(layout)
-    for tile in variant.tiles:
-        shape = (tile.columns,) if variant.kernel.stem == "identity" else (tile.pieces, tile.columns)
-        (layout, *others) = held[shape]
-        if others or any(covered > size for covered, size in zip(layouts[layout], shape, strict=True)):
+    for line in re.findall(r"(?:tt|amdg)\.(?:buffer_)?(?:load|store) .*", ttgir):
+        for shape, layout in re.findall(r"tensor<([\dx]+)x(?:!tt\.ptr<\w+>|\w+), (#\w+)>", line):
+            held.setdefault(tuple(map(int, shape.split("x"))), set()).add(layout)
+    shapes = [
+        (tile.columns,) if variant.kernel.stem == "identity" else (tile.pieces, tile.columns) for tile in variant.tiles
+    ]
+    for shape in shapes:
+        if len(held[shape]) > shapes.count(shape):  # tiles of one shape are branches, each with a layout of its own
             return False
+        for layout in held[shape]:
+            if any(covered > size for covered, size in zip(layouts[layout], shape, strict=True)):
+                return False
     return True
 
 
@@ -274,7 +279,7 @@ HEAD = (
     "registers, most",
     "shared bytes, most",
     "spilling",
-    "16-byte variants that are",
+    "16-byte variants that have such accesses",
 )
 
 

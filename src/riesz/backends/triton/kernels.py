@@ -71,7 +71,7 @@ KERNELS = {
         Kernel("sobolev_tilde", {2: Registers(4, 4), 4: Registers(14, 8), 8: Registers(14, 8)}),
         Kernel(
             "laplacian_smoothing",
-            {2: Registers(8, 2, whole_bytes=8, panel_bytes=4), 4: Registers(8, 3, panel_bytes=8), 8: Registers(8, 3)},
+            {2: Registers(8, 3, whole_bytes=8, panel_bytes=4), 4: Registers(8, 3, panel_bytes=8), 8: Registers(8, 3)},
             leaves_ends=True,
         ),
         Kernel("centralization", dict.fromkeys((2, 4, 8), Registers(8, 8)), row_tile, row_programs, True),
