@@ -8,6 +8,7 @@ own_loop    one trial of the user's loop
 question    what is asked, checked before anything is trained
 reference   the name that other processes import the function by
 trials      runs trials as sweeps do, or reads stored ones
+fresh       stored trials that are trained anew
 display     what is shown meanwhile
 tuning      the best setting of every arm, chosen on held-out scores
 rounds      seeds for all arms: a fixed number, or until a conclusion holds

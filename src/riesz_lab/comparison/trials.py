@@ -12,6 +12,7 @@ from pathlib import Path
 
 from riesz_lab.comparison.arms import settings_of
 from riesz_lab.comparison.display import Display
+from riesz_lab.comparison.fresh import move_aside, settle
 from riesz_lab.comparison.function import UserFunction, inspect_function, with_settings
 from riesz_lab.comparison.own_loop import HELD_OUT, run_own_loop
 from riesz_lab.comparison.reference import reference_to
@@ -29,7 +30,6 @@ from riesz_lab.sweeps.running.pending import Pending, find_pending
 from riesz_lab.sweeps.running.worker import Train, TrialJob
 from riesz_lab.training import progress
 from riesz_lab.training.trainer import train as train_trial
-from riesz_lab.utils import atomic
 from riesz_lab.utils.importing import load_object
 
 RETRIES = 1
@@ -128,14 +128,22 @@ class Trials:
             number: put before a title; "{done}" and "{total}" in it count the trials of the batch.
         """
         configs = {config.id: config for config, _ in batch if config.id not in self.results}
-        if self.fresh:
-            for config in configs.values():
-                atomic.remove_directory(Trial(self.runs, config).path)
+        trials = [Trial(self.runs, config) for config in configs.values()]
+        for trial in trials:
+            settle(trial, self.runs)  # of a call with `fresh` that was killed
+            if self.fresh:
+                move_aside(trial, self.runs)
+        try:
+            self._run(configs, {config.id: title for config, title in batch}, number)
+        finally:
+            for trial in trials if self.fresh else ():
+                settle(trial, self.runs)
+
+    def _run(self, configs: dict[str, Config], titles: dict[str, str], number: str) -> None:
         pending = find_pending(list(configs.values()), self.runs, retry_failed=True)
         for path, reason in pending.aside.items():
             self.display.say(f"set aside: {path} ({reason}); its trial is trained anew")
         executor = self.execution.executor()
-        titles = {config.id: title for config, title in batch}
         watcher = _Watcher(self, pending, titles, number, executor.slots)
         for id_ in pending.done:
             watcher.show_stored(configs[id_])

@@ -8,8 +8,11 @@ import textwrap
 import pytest
 import torch
 
+import riesz_lab
 from riesz_lab import cli
 from riesz_lab.comparison.function import inspect_function
+from riesz_lab.errors import LabError
+from riesz_lab.store import Store
 from riesz_lab.utils.importing import load_object
 
 
@@ -154,3 +157,31 @@ def test_a_change_in_an_imported_module_and_fresh_train_anew(tmp_path, monkeypat
     sys.modules.pop("riesz_test_helper", None)
     assert cli.main(command) == 0
     assert "2 trials were stored before (20" in capsys.readouterr().out
+
+
+def test_what_is_trained_anew_is_kept_until_it_is_complete(tmp_path):
+    calls = tmp_path / "calls"  # not a list: what a closure holds is part of its identity
+    calls.write_text("")
+
+    def train(attach, seed):
+        with calls.open("a") as file:
+            file.write("x")
+        model = torch.nn.Conv2d(1, 8, 3)
+        attach(torch.optim.SGD(model.parameters(), lr=0.01), model)
+        if calls.stat().st_size > 6:
+            raise RuntimeError("no luck")
+        return float(model.weight.sum().detach())
+
+    def stored():
+        trials = Store(tmp_path / "runs").trials
+        return {trial.config.id: trial.result and trial.result.last for trial in trials}
+
+    asked = {"seeds": 2, "metrics": ["sobolev-tilde"], "runs": tmp_path / "runs"}
+    riesz_lab.compare(train, **asked)
+    first = stored()
+    assert len(first) == 4
+    assert None not in first.values()
+    with pytest.raises(LabError, match="no luck"):
+        riesz_lab.compare(train, fresh=True, **asked)  # two are trained anew, the third fails
+    assert calls.stat().st_size == 7
+    assert stored() == first
