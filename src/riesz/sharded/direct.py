@@ -70,8 +70,6 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
 
 
 _prepared: dict[object, PreparedStep] = {}
-
-
 Check = Callable[[object, str, Axis], None]
 
 
@@ -90,7 +88,7 @@ def prepare(items: Sequence[Item], backend: str, control: Control, check: Check 
     if known is None or not known.holds(items):
         if len(_prepared) >= MAX_PREPARED:
             _prepared.clear()
-        for item in items if check is not None else ():
+        for item in items:
             if check is not None and item.gradient is not None:
                 check(item.gradient, f"the gradient of {item.name!r}", item.axis)
         known = _prepared[key] = PreparedStep(items, backend, control)
