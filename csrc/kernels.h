@@ -48,11 +48,12 @@ struct riesz_kernels {
                         const riesz_piece* piece, double* borders);
   void (*piece_alone)(void* column, int64_t dtype, const riesz_coefficients* coefficients, const riesz_piece* piece,
                       double* borders, char* scratch);
-  // Column tiles begin..end of a shard: its sums, into `to` and `own`; then its walk, given the sums of all ranks.
-  void (*shard_sums)(void* data, const riesz_shard* shard, char* to, double* own, int64_t begin, int64_t end,
-                     char* scratch);
+  // Tiles begin..end of a shard, `lanes` columns each: its sums, into `to` and `own`; then its walk, given the sums of
+  // all ranks.
+  void (*shard_sums)(void* data, const riesz_shard* shard, char* to, double* own, int64_t lanes, int64_t begin,
+                     int64_t end, char* scratch);
   void (*shard_walk)(void* data, const riesz_shard* shard, const riesz_coefficients* coefficients, const char* received,
-                     const double* own, int64_t begin, int64_t end, char* scratch);
+                     const double* own, int64_t lanes, int64_t begin, int64_t end, char* scratch);
   // g = factor f on entries begin..end.
   void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);
   // Rows begin..end (block-major) of a job lose their mean.

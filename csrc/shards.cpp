@@ -19,6 +19,7 @@ struct Call {
   double* own;
   const riesz_kernels* k;
   std::vector<riesz_coefficients> coefficients;
+  std::vector<int64_t> lanes;  // of a tile, by shard
 };
 
 bool valid(const riesz_shard& shard) {
@@ -35,16 +36,32 @@ bool can_walk(const riesz_shard& shard, const riesz_coefficients& r) {
   return r.algorithm == (parabola ? ALGORITHM_MARCH : ALGORITHM_SCREENED) || shard.partners == 0;
 }
 
-void add_tasks(std::vector<riesz_task>& tasks, int64_t i, const riesz_shard& shard, bool streamed, int64_t& scratch) {
-  int64_t columns = std::max(int64_t(1), shard_columns_per_tile(&shard, streamed));
-  riesz_cut_tasks(tasks, i, (shard.columns + columns - 1) / columns, shard.rows * shard.columns);
-  scratch = std::max(scratch, scratch_bytes(shard.rows) + shard_scratch_bytes());
+// Entries of a tile that leaves work for all threads: half of what is due to each of them.
+int64_t most_entries(const riesz_shard* shards, int64_t count, riesz_parallel_for parallel_for, int64_t threads) {
+  int64_t entries = 0;
+  for (int64_t i = 0; i < count; i++) entries += shards[i].rows * shards[i].columns;
+  return parallel_for == nullptr || threads <= 1 ? entries : entries / (2 * threads);
 }
 
-int32_t run(Call& call, const std::vector<riesz_task>& tasks, int64_t scratch, riesz_parallel_for parallel_for,
-            int64_t threads, void (*work)(const riesz_task&, char*, void*)) {
-  if (tasks.empty()) return RIESZ_DONE;
-  bool done = riesz_run(tasks.data(), static_cast<int64_t>(tasks.size()), scratch, parallel_for, threads, work, &call);
+// Tasks of one call, and what their kernels need.
+struct Tasks {
+  std::vector<riesz_task> all;
+  int64_t most_entries, scratch = 0;
+
+  void add(Call& call, int64_t i, bool streamed) {
+    const riesz_shard& shard = call.shards[i];
+    int64_t lanes = shard_columns_per_tile(&shard, streamed, most_entries);
+    call.lanes[static_cast<size_t>(i)] = lanes;
+    riesz_cut_tasks(all, i, (shard.columns + lanes - 1) / lanes, shard.rows * shard.columns);
+    scratch = std::max(scratch, scratch_bytes(shard.rows) + shard_scratch_bytes());
+  }
+};
+
+int32_t run(Call& call, const Tasks& tasks, riesz_parallel_for parallel_for, int64_t threads,
+            void (*work)(const riesz_task&, char*, void*)) {
+  int64_t count = static_cast<int64_t>(tasks.all.size());
+  if (count == 0) return RIESZ_DONE;
+  bool done = riesz_run(tasks.all.data(), count, tasks.scratch, parallel_for, threads, work, &call);
   return done ? RIESZ_DONE : RIESZ_NO_MEMORY;
 }
 
@@ -55,16 +72,16 @@ int32_t run(Call& call, const std::vector<riesz_task>& tasks, int64_t scratch, r
 EXPORT int32_t riesz_shard_sums(void* const* data, const riesz_shard* shards, int64_t count, void* sums,
                                 double* own, riesz_parallel_for parallel_for, int64_t threads) {
   try {
-    Call call{data, shards, static_cast<char*>(sums), nullptr, own, riesz_kernels_in_use(), {}};
-    std::vector<riesz_task> tasks;
-    int64_t scratch = 0;
-    for (int64_t i = 0; i < count; i++) {
-      if (!valid(shards[i])) return RIESZ_BAD_ARGUMENT;
-      if (shards[i].terms > 0) add_tasks(tasks, i, shards[i], true, scratch);
-    }
-    return run(call, tasks, scratch, parallel_for, threads, [](const riesz_task& t, char* memory, void* context) {
+    Call call{data, shards, static_cast<char*>(sums), nullptr, own, riesz_kernels_in_use(), {}, {}};
+    if (!std::all_of(shards, shards + count, valid)) return RIESZ_BAD_ARGUMENT;
+    call.lanes.resize(static_cast<size_t>(count));
+    Tasks tasks{{}, most_entries(shards, count, parallel_for, threads)};
+    for (int64_t i = 0; i < count; i++)
+      if (shards[i].terms > 0) tasks.add(call, i, true);
+    return run(call, tasks, parallel_for, threads, [](const riesz_task& t, char* memory, void* context) {
       Call& c = *static_cast<Call*>(context);
-      c.k->shard_sums(c.data[t.job], &c.shards[t.job], c.sums, c.own, t.begin, t.end, memory);
+      c.k->shard_sums(c.data[t.job], &c.shards[t.job], c.sums, c.own, c.lanes[static_cast<size_t>(t.job)], t.begin, t.end,
+                      memory);
     });
   } catch (const std::bad_alloc&) {
     return RIESZ_NO_MEMORY;
@@ -75,20 +92,21 @@ EXPORT int32_t riesz_shard_walk(void* const* data, const riesz_shard* shards, in
                                 const double* own, riesz_parallel_for parallel_for, int64_t threads) {
   try {
     Call call{data, shards, nullptr, static_cast<const char*>(received), const_cast<double*>(own),
-              riesz_kernels_in_use(), {}};
-    std::vector<riesz_task> tasks;
-    int64_t scratch = 0;
+              riesz_kernels_in_use(), {}, {}};
+    if (!std::all_of(shards, shards + count, valid)) return RIESZ_BAD_ARGUMENT;
+    call.lanes.resize(static_cast<size_t>(count));
+    Tasks tasks{{}, most_entries(shards, count, parallel_for, threads)};
     for (int64_t i = 0; i < count; i++) {
-      if (!valid(shards[i])) return RIESZ_BAD_ARGUMENT;
       // As float64: with partners, a screened metric must stay one at strengths where float32 cannot tell it from the march.
       call.coefficients.push_back(riesz_coefficients_of(shards[i].metric, shards[i].rows, RIESZ_FLOAT64));
       if (!can_walk(shards[i], call.coefficients.back())) return RIESZ_BAD_ARGUMENT;
-      add_tasks(tasks, i, shards[i], streams(&shards[i], &call.coefficients.back()), scratch);
+      tasks.add(call, i, streams(&shards[i], &call.coefficients.back()));
     }
-    return run(call, tasks, scratch, parallel_for, threads, [](const riesz_task& t, char* memory, void* context) {
+    return run(call, tasks, parallel_for, threads, [](const riesz_task& t, char* memory, void* context) {
       Call& c = *static_cast<Call*>(context);
       const riesz_coefficients& r = c.coefficients[static_cast<size_t>(t.job)];
-      c.k->shard_walk(c.data[t.job], &c.shards[t.job], &r, c.received, c.own, t.begin, t.end, memory);
+      c.k->shard_walk(c.data[t.job], &c.shards[t.job], &r, c.received, c.own,
+                      c.lanes[static_cast<size_t>(t.job)], t.begin, t.end, memory);
     });
   } catch (const std::bad_alloc&) {
     return RIESZ_NO_MEMORY;

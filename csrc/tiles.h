@@ -29,23 +29,29 @@ TILES int64_t outers_per_tile(const riesz_job* job) {
   return is_staged(job) && fit > 1 ? fit : 1;
 }
 
-// Columns of the inner axis in one tile: an even share of them, so that no thread gets a much smaller one.
-TILES int64_t columns_per_tile(const riesz_job* job) {
-  if (is_staged(job)) return stage_lanes(job->length);
-  int64_t most = TILE_ENTRIES / job->length / MAX_LANES * MAX_LANES;
+// The width of tiles that cover `columns` evenly, so that no thread gets a much smaller one: `wanted` or less, and at
+// most `limit`, a multiple of MAX_LANES.
+TILES int64_t even_share(int64_t columns, int64_t wanted, int64_t limit) {
+  int64_t most = wanted / MAX_LANES * MAX_LANES;
   if (most < MAX_LANES) most = MAX_LANES;
-  if (most > MAX_COLUMNS) most = MAX_COLUMNS;
-  int64_t tiles = (job->inner + most - 1) / most;
-  return ((job->inner + tiles - 1) / tiles + MAX_LANES - 1) / MAX_LANES * MAX_LANES;
+  if (most > limit) most = limit;
+  int64_t tiles = (columns + most - 1) / most;
+  return ((columns + tiles - 1) / tiles + MAX_LANES - 1) / MAX_LANES * MAX_LANES;
 }
 
-// Columns of a shard in one tile. A tile that is walked once need not fit a cache: it has whole rows, which lie side by
-// side in memory, where the sums of all their columns stay in one.
-TILES int64_t shard_columns_per_tile(const riesz_shard* shard, bool streamed) {
+// Columns of the inner axis in one tile.
+TILES int64_t columns_per_tile(const riesz_job* job) {
+  if (is_staged(job)) return stage_lanes(job->length);
+  return even_share(job->inner, TILE_ENTRIES / job->length, MAX_COLUMNS);
+}
+
+// Columns of a shard in one tile of at most `most_entries`. A tile that is walked once need not fit a cache: it has whole
+// rows, which lie side by side in memory, unless that would leave a thread without work.
+TILES int64_t shard_columns_per_tile(const riesz_shard* shard, bool streamed, int64_t most_entries) {
+  if (shard->columns == 0) return 1;
   riesz_job job = {1, shard->rows, shard->columns, 1, shard->dtype};
   if (is_staged(&job) || !streamed) return columns_per_tile(&job);
-  int64_t most = STREAMED_COLUMNS;
-  return shard->columns < most ? shard->columns : most;
+  return even_share(shard->columns, most_entries / shard->rows, STREAMED_COLUMNS);
 }
 
 // Whether the walk of a shard knows what it starts from, so that it reads each row once.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../riesz.h"
+#include "../tiles.h"
 
 namespace {
 
@@ -176,12 +177,27 @@ int32_t direct_as_shards(const Gradient& g, const riesz_metric& m) {
   return riesz_shard_walk(data.data(), shards.data(), count, sums.data(), own.data(), two_threads, 2);
 }
 
+// One large shard is shared by all threads, and one without columns is no work.
+bool tiles_are_shared() {
+  riesz_metric m = {RIESZ_SOBOLEV_TILDE, 0, 1, 1, 0};
+  riesz_shard large = {8192, 4096, 4096, RIESZ_FLOAT32, 0, 0, RIESZ_FLOAT64, 4096, 0, 0,
+                       nullptr, 0, 0, nullptr, nullptr, nullptr, 0, m};
+  riesz_shard none = large;
+  none.columns = none.stride = 0;
+  for (int64_t threads = 1; threads <= 64; threads *= 2) {
+    int64_t width = shard_columns_per_tile(&large, true, large.rows * large.columns / threads);
+    if (width > STREAMED_COLUMNS || (large.columns + width - 1) / width < threads) return false;
+  }
+  void* data[] = {nullptr};
+  return riesz_shard_walk(data, &none, 1, nullptr, nullptr, two_threads, 2) == RIESZ_DONE;
+}
+
 const double TOLERANCE[] = {2e-6, 1e-11, 2e-3, 1.6e-2};
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  int64_t rounds = count > 1 ? std::atoll(arguments[1]) : 2000, cases = 0, wrong = 0;
+  int64_t rounds = count > 1 ? std::atoll(arguments[1]) : 2000, cases = 1, wrong = tiles_are_shared() ? 0 : 1;
   for (const char* set : {"avx512", "avx2", "portable"}) {
     if (!riesz_use_instructions(set)) {
       std::printf("%s: not on this machine\n", set);

@@ -28,7 +28,7 @@ METRICS = [
 ]
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 LENGTHS = [(1, 1), (5, 4, 1), (3, 0, 3), (40, 33), (100, 99, 58)]
-WIDTHS = (1, 7, 8, 64, 131)
+WIDTHS = (1, 7, 8, 64, 131, 4200)  # the last is wider than a tile
 
 
 def exchanges(metric, lengths, dtype, backend):
