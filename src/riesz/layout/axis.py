@@ -1,6 +1,6 @@
 """Which axis of a weight is directed, and how the weight folds around it.
 
-A weight of any layout becomes columns of shape (outer, n, inner): n the directed axis, the others passengers, kept in
+A weight of any layout becomes columns of shape (outer, n, inner): n the directed axis, the others batch axes, kept in
 the order in which they lie in memory, so that channels_last weights are processed where they are.
 """
 

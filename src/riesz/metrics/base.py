@@ -1,6 +1,6 @@
 """A metric: a symmetric positive definite circulant along one axis, known by its symbol.
 
-Shape suffixes: O outer passengers, N the directed axis, I inner passengers, F frequencies 0..n//2.
+Shape suffixes: O outer batch, N the directed axis, I inner batch, F frequencies 0..n//2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Circulant operators on columns, out of place, in plain torch: by matrix product, by FFT, by running sums.
 
-Shape suffixes: O outer passengers, N the directed axis, I inner passengers, F frequencies 0..n//2, K blocks of B.
+Shape suffixes: O outer batch, N the directed axis, I inner batch, F frequencies 0..n//2, K blocks of B.
 
 `strategy` says which one serves:
 - matrix product for short axes: n operations an element, but the fastest kernel there is;
@@ -244,7 +244,7 @@ def _centred_(columns_ONI: Tensor) -> Tensor:
 def _left_multiply(matrix_BB: Tensor, columns: Tensor) -> Tensor:
     """The matrix times every column; columns lie along the last axis but one."""
     if columns.shape[-1] == 1:
-        # One inner passenger: a batch of matrix-vector products, which is one matrix product of the rows.
+        # An inner batch of one: a batch of matrix-vector products, which is one matrix product of the rows.
         return (columns.squeeze(-1) @ matrix_BB.mT).unsqueeze(-1)
     return torch.matmul(matrix_BB, columns)
 

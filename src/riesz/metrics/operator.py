@@ -1,9 +1,9 @@
 """An operator: what is applied to gradients along one axis.
 
-Shape suffixes: O outer passengers, N the directed axis, I inner passengers.
+Shape suffixes: O outer batch, N the directed axis, I inner batch.
 
 An operator never sees a whole weight. It sees columns_ONI: the gradient folded so that the directed axis is in the
-middle and everything else is a passenger. `riesz.layout.axis` does the folding.
+middle and everything else is batch. `riesz.layout.axis` does the folding.
 """
 
 from __future__ import annotations

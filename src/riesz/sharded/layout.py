@@ -3,7 +3,7 @@
 | placement on a mesh dim            | meaning here                                                        |
 | ---------------------------------- | ------------------------------------------------------------------- |
 | Replicate                          | every rank has all of it: nothing to do                             |
-| Shard of a passenger axis          | whole columns: nothing to do, unless the operator mixes columns     |
+| Shard of a batch axis              | whole columns: nothing to do, unless the operator mixes columns     |
 | Shard of the directed axis         | parts of columns: the ranks along it form a group                   |
 | _StridedShard (FSDP + TP)          | the same, with several runs of rows on a rank where shards are uneven |
 | Partial                            | reduced first, and written back as a share of the sum               |

@@ -1,1 +1,1 @@
-"""What every room of the lab may use: files, text, random numbers, imports by path."""
+"""What every package of the lab may use: files, text, random numbers, imports by path."""
