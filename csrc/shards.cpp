@@ -36,13 +36,6 @@ bool can_walk(const riesz_shard& shard, const riesz_coefficients& r) {
   return r.algorithm == (parabola ? ALGORITHM_MARCH : ALGORITHM_SCREENED) || shard.partners == 0;
 }
 
-// Entries of a tile that leaves work for all threads: half of what is due to each of them.
-int64_t most_entries(const riesz_shard* shards, int64_t count, riesz_parallel_for parallel_for, int64_t threads) {
-  int64_t entries = 0;
-  for (int64_t i = 0; i < count; i++) entries += shards[i].rows * shards[i].columns;
-  return parallel_for == nullptr || threads <= 1 ? entries : entries / (2 * threads);
-}
-
 // Tasks of one call, and what their kernels need.
 struct Tasks {
   std::vector<riesz_task> all;
@@ -75,7 +68,7 @@ EXPORT int32_t riesz_shard_sums(void* const* data, const riesz_shard* shards, in
     Call call{data, shards, static_cast<char*>(sums), nullptr, own, riesz_kernels_in_use(), {}, {}};
     if (!std::all_of(shards, shards + count, valid)) return RIESZ_BAD_ARGUMENT;
     call.lanes.resize(static_cast<size_t>(count));
-    Tasks tasks{{}, most_entries(shards, count, parallel_for, threads)};
+    Tasks tasks{{}, most_entries_per_tile(shards, count, parallel_for == nullptr ? 1 : threads)};
     for (int64_t i = 0; i < count; i++)
       if (shards[i].terms > 0) tasks.add(call, i, true);
     return run(call, tasks, parallel_for, threads, [](const riesz_task& t, char* memory, void* context) {
@@ -95,7 +88,7 @@ EXPORT int32_t riesz_shard_walk(void* const* data, const riesz_shard* shards, in
               riesz_kernels_in_use(), {}, {}};
     if (!std::all_of(shards, shards + count, valid)) return RIESZ_BAD_ARGUMENT;
     call.lanes.resize(static_cast<size_t>(count));
-    Tasks tasks{{}, most_entries(shards, count, parallel_for, threads)};
+    Tasks tasks{{}, most_entries_per_tile(shards, count, parallel_for == nullptr ? 1 : threads)};
     for (int64_t i = 0; i < count; i++) {
       // As float64: with partners, a screened metric must stay one at strengths where float32 cannot tell it from the march.
       call.coefficients.push_back(riesz_coefficients_of(shards[i].metric, shards[i].rows, RIESZ_FLOAT64));

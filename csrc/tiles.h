@@ -45,6 +45,13 @@ TILES int64_t columns_per_tile(const riesz_job* job) {
   return even_share(job->inner, TILE_ENTRIES / job->length, MAX_COLUMNS);
 }
 
+// Entries of a tile of shards that leaves work for all threads: half of what is due to each of them.
+TILES int64_t most_entries_per_tile(const riesz_shard* shards, int64_t count, int64_t threads) {
+  int64_t entries = 0;
+  for (int64_t i = 0; i < count; i++) entries += shards[i].rows * shards[i].columns;
+  return threads <= 1 ? entries : entries / (2 * threads);
+}
+
 // Columns of a shard in one tile of at most `most_entries`. A tile that is walked once need not fit a cache: it has whole
 // rows, which lie side by side in memory, unless that would leave a thread without work.
 TILES int64_t shard_columns_per_tile(const riesz_shard* shard, bool streamed, int64_t most_entries) {

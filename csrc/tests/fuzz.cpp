@@ -185,7 +185,7 @@ bool tiles_are_shared() {
   riesz_shard none = large;
   none.columns = none.stride = 0;
   for (int64_t threads = 1; threads <= 64; threads *= 2) {
-    int64_t width = shard_columns_per_tile(&large, true, large.rows * large.columns / threads);
+    int64_t width = shard_columns_per_tile(&large, true, most_entries_per_tile(&large, 1, threads));
     if (width > STREAMED_COLUMNS || (large.columns + width - 1) / width < threads) return false;
   }
   void* data[] = {nullptr};

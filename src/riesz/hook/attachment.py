@@ -136,7 +136,7 @@ class Attachment(CheckpointedStep):
             del self.optimizer.__dict__["__getstate__"]
             for key in (STEP_KEY, SCHEDULED_KEY):
                 self.optimizer.param_groups[0].pop(key, None)
-        self._trace, self._fast_path, self._prepared = None, FastPathCache(), None
+        self._trace, self._fast_path, self._prepared, self._prepared_steps = None, FastPathCache(), None, None
 
     @property
     def _state(self) -> str:

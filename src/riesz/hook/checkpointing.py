@@ -53,7 +53,13 @@ class CheckpointedStep(DirectedStep):
 
     def __getstate__(self) -> dict[str, Any]:
         # A fast path and a trace describe gradients, and a copy has others.
-        return {**self.__dict__, "_fast_path": FastPathCache(), "_prepared": None, "_trace": None}
+        return {
+            **self.__dict__,
+            "_fast_path": FastPathCache(),
+            "_prepared": None,
+            "_prepared_steps": None,
+            "_trace": None,
+        }
 
     def _optimizer_getstate(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(type(self.optimizer).__getstate__(self.optimizer))

@@ -10,7 +10,6 @@ Requirements it meets:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 
 if TYPE_CHECKING:
-    from riesz.sharded import PreparedStep
+    from riesz.sharded import PreparedStep, PreparedSteps
 
 
 class DirectedStep:
@@ -145,6 +144,7 @@ class DirectedStep:
         self._traced = TracedStep(self.optimizer, plan)
         self._fast_path = FastPathCache()
         self._prepared: PreparedStep | None = None
+        self._prepared_steps: PreparedSteps | None = None
         self._agreed: tuple[bool, bool] | None = None
 
     def _make_plan(self) -> Plan:
@@ -191,16 +191,22 @@ class DirectedStep:
         for target, gradient in work:
             check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
         # Collectives are under way while local gradients are directed.
-        collect = self._start_sharded(sharded)
-        originals = [gradient.clone() for _, gradient in local] if self.recording else []
-        by_metric: dict[int, list[tuple[Target, ColumnView]]] = {}
-        for target, gradient in work:
-            opened = ColumnView.open(gradient, target.axis, target.metric.mixes_columns)
-            by_metric.setdefault(id(target.metric), []).append((target, opened))
-        for group in by_metric.values():
-            self._direct_local(group, group[0][0].metric)
+        prepared = self._start_sharded(sharded)
+        try:
+            originals = [gradient.clone() for _, gradient in local] if self.recording else []
+            by_metric: dict[int, list[tuple[Target, ColumnView]]] = {}
+            for target, gradient in work:
+                opened = ColumnView.open(gradient, target.axis, target.metric.mixes_columns)
+                by_metric.setdefault(id(target.metric), []).append((target, opened))
+            for group in by_metric.values():
+                self._direct_local(group, group[0][0].metric)
+        except BaseException:
+            if prepared is not None:
+                prepared.abandon()
+            raise
         recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)]
-        recorded += collect()
+        if prepared is not None:
+            recorded += prepared.finish()
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
         self._report_overflow(directed)
         self._trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
@@ -232,6 +238,8 @@ class DirectedStep:
         if self._prepared is not None:
             if not self._prepared.holds_gradients(gradients):
                 return False
+            assert self._prepared_steps is not None
+            self._prepared_steps.use(self._prepared)
             self._prepared.start(gradients, recording=False)
             self._prepared.finish()
         # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
@@ -257,27 +265,24 @@ class DirectedStep:
         for (target, home), copy in zip(work, copies, strict=True):
             controls.put_back(home, copy, target.name, self._control)
 
-    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> Callable[[], list[Tensor]]:
-        """Start to direct the DTensors among the gradients.
-
-        Returns:
-            A function that finishes it and returns what diagnostics need of them while recording.
-        """
+    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> PreparedStep | None:
+        """Start to direct the DTensors among the gradients; None if there are none."""
         gradients = {id(target): gradient for target, gradient in present}
         # Those without a gradient count too: every rank must expect the same, and raise if another has one.
         targets = [t for t in self._plan.targets if is_dtensor(t.parameter) or id(t) in gradients]
         if self._metric.returns_input and not self.recording:
             targets = [t for t in targets if t.metric is not self._tensor_metric]
         if not targets:
-            return list
+            return None
         from riesz import sharded
 
         items = [sharded.Item(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
-        prepared = sharded.prepare(items, self._backend, self._control, check_writable)
+        self._prepared_steps = self._prepared_steps or sharded.PreparedSteps()
+        prepared = self._prepared_steps.prepare(items, self._backend, self._control, check_writable)
         prepared.start([item.gradient for item in items], self.recording)
         if len(gradients) == len(self._plan.targets):
             self._prepared = prepared
-        return prepared.finish
+        return prepared
 
     def _report_overflow(self, directed: list[Tensor]) -> None:
         """Report overflow caused by directing to the gradient scaler, which checks before a fused step."""

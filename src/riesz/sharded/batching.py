@@ -18,9 +18,8 @@ from riesz.backends.shards import MAX_ROWS, ShardKernels, ShardRun
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Metric, Operator
 from riesz.sharded.collectives import AllGather, AllReduce, Exchange
-from riesz.sharded.groups import RankGroup
+from riesz.sharded.groups import RankGroup, digest
 from riesz.sharded.layout import LocalPart, Rows, Run, real_view
-from riesz.sharded.watch import digest
 
 MAX_NUMEL = 1 << 20
 """Entries of a column batch: a copy of one, in float64, is all that is in memory at a time."""
@@ -175,6 +174,9 @@ class SumExchange(Exchange):
         else:
             self._solve(received)
         self._collective.release()
+
+    def drop_buffers(self) -> None:
+        self._collective.drop()
 
     def _kernels_serve(self, batch: ColumnBatch, member: Member) -> bool:
         local = member.part.local

@@ -15,9 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from riesz.sharded.groups import RankGroup, rank_group
-from riesz.sharded.layout import local_of
-from riesz.sharded.watch import Describe, disagreement
+from riesz.control import norm_ratio
+from riesz.control import products as products_of
+from riesz.layout.axis import compute_dtype
+from riesz.sharded.groups import Describe, RankGroup, digest, disagreement, rank_group
+from riesz.sharded.layout import LocalPart, local_of
 
 WORD = 8
 """Buffers are cut at multiples of this many bytes, so that any dtype can be read at a cut."""
@@ -38,6 +40,10 @@ class Exchange:
 
     def finish(self) -> None:
         """Wait for what other ranks send, and direct in place. Raises on all ranks if their work differs."""
+        raise NotImplementedError
+
+    def drop_buffers(self) -> None:
+        """Free what is kept from step to step."""
         raise NotImplementedError
 
 
@@ -62,7 +68,11 @@ class Buffer:
     def release(self) -> None:
         """Free the memory if it is too large to keep."""
         if self.size > KEEP_BYTES:
-            self._bytes = None
+            self.drop()
+
+    def drop(self) -> None:
+        """Free the memory, unless a collective that is under way holds it."""
+        self._bytes = None
 
 
 class AllGather:
@@ -99,6 +109,10 @@ class AllGather:
         self._sent.release()
         self._received.release()
 
+    def drop(self) -> None:
+        self._sent.drop()
+        self._received.drop()
+
 
 class AllReduce:
     """Every rank gets the float64 sums of `count` numbers over all ranks."""
@@ -134,6 +148,10 @@ class AllReduce:
     def release(self) -> None:
         self._on_group = torch.empty(0)
         self._buffer.release()
+
+    def drop(self) -> None:
+        self._on_group = torch.empty(0)
+        self._buffer.drop()
 
 
 def agreement_header(token: int, ranks: int) -> tuple[int, int, int]:
@@ -231,3 +249,85 @@ def all_finite(gradients: Sequence[Any]) -> Tensor:
             flag = shared.to(flag.device, torch.bool)
         finite.append(flag)
     return torch.stack([flag.to(finite[0].device) for flag in finite]).all()
+
+
+# -- sums over whole gradients -----------------------------------------------------------------------------------------
+
+SCALES = (2.0**-600, 1.0, 2.0**600)
+LIMIT = 2.0**400
+"""Float64 entries beyond this, or below its reciprocal, are scaled before they are squared."""
+
+
+class WholeSums:
+    """Sums over all shards of each gradient: norms and products."""
+
+    def __init__(self, parts: Sequence[LocalPart]):
+        self._parts = parts
+        self._groups: dict[RankGroup, list[int]] = {}
+        for index, part in enumerate(parts):
+            if dims := part.layout.cutting(tuple(range(len(part.layout.shape)))):
+                self._groups.setdefault(rank_group(part.layout.mesh, dims), []).append(index)
+
+    def products(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
+        """|f|^2, |g|^2 and <f, g> of every gradient."""
+        sums = [
+            self._zeros(part, 3) if f is None or part.local is None else products_of(f, part.local)
+            for part, f in zip(self._parts, originals, strict=True)
+        ]
+        return self._reduced(sums)
+
+    def norm_ratios(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
+        """|f| / |g| of every gradient, without overflow or underflow: 1 for a zero gradient."""
+        sums = []
+        for part, f in zip(self._parts, originals, strict=True):
+            if f is None or part.local is None:
+                sums.append(self._zeros(part, 2 * (len(SCALES) if part.dtype == torch.float64 else 1)))
+            else:
+                sums.append(torch.cat([_squares(f), _squares(part.local)]))
+        ratios = []
+        for total in self._reduced(sums):
+            norm_f, norm_g = map(_norm, total.chunk(2))
+            ratios.append(norm_ratio(norm_f[0], norm_g[0]) * (norm_f[1] / norm_g[1]))
+        return ratios
+
+    def _zeros(self, part: LocalPart, count: int) -> Tensor:
+        return torch.zeros(count, dtype=torch.float64, device=part.device)
+
+    def _reduced(self, sums: list[Tensor]) -> list[Tensor]:
+        """Local sums added over all ranks: one all-reduce per rank group."""
+        for group, indices in self._groups.items():
+            parts, own = [self._parts[index] for index in indices], [sums[index] for index in indices]
+            token = digest([(part.local is not None, len(one)) for part, one in zip(parts, own, strict=True)])
+            absent = ", ".join(part.name for part in parts if part.local is None)
+            reduce = AllReduce(group, sum(map(len, own)), own[0].device)
+            reduce.send_buffer().view(torch.float64)[AllReduce.HEADER :] = torch.cat(own)
+            reduce.start(token)
+            description = f"sums over whole gradients; without a gradient: {absent or 'none'}"
+            totals = reduce.finish(token, description.__str__).view(torch.float64)[AllReduce.HEADER :]
+            for index, total in zip(indices, torch.split(totals, [len(one) for one in own]), strict=True):
+                sums[index] = total
+        return sums
+
+
+def _squares(local: Tensor) -> Tensor:
+    """The sum of squares; of float64, in one of three places by the scale that its largest entry asks for."""
+    wide = local.to(torch.complex128 if local.is_complex() else torch.float64).flatten()
+    if compute_dtype(local.dtype) != torch.float64:
+        return torch.vdot(wide, wide).real.unsqueeze(0)
+    top = wide.abs().amax() if len(wide) else torch.zeros((), dtype=torch.float64, device=local.device)
+    place = (top <= LIMIT).long() + ((top < 1 / LIMIT) & (top > 0)).long()
+    scaled = wide * torch.tensor(SCALES, dtype=torch.float64, device=local.device)[place]
+    sums = torch.zeros(len(SCALES), dtype=torch.float64, device=local.device)
+    return sums.index_put_((place,), torch.vdot(scaled, scaled).real)
+
+
+def _norm(squares: Tensor) -> tuple[Tensor, Tensor]:
+    """A norm in units that the largest of its sums of squares decides, and the unit."""
+    if len(squares) == 1:
+        return squares[0].sqrt(), torch.ones_like(squares[0])
+    scales = torch.tensor(SCALES, dtype=torch.float64, device=squares.device)
+    place = (squares != 0).long().argmax()
+    ratio = scales[place] / scales
+    # Factor by factor: the square of the ratio may underflow where the product does not.
+    in_units = torch.where(squares == 0, 0.0, squares * ratio * ratio)
+    return in_units.sum().sqrt(), 1 / scales[place]

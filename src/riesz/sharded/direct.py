@@ -24,17 +24,16 @@ from torch import Tensor
 
 from riesz.backends import FastPathCache
 from riesz.backends import direct_ as direct_columns_
+from riesz.backends.registry import registered
 from riesz.backends.tensor_guard import TensorGuard
-from riesz.control import Control, controlled, norm_ratio, put_back
-from riesz.control import products as products_of
+from riesz.control import Control, controlled, put_back
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
-from riesz.sharded.batching import batch_columns, describe_metric, fixed_settings
-from riesz.sharded.collectives import AllReduce, Exchange
-from riesz.sharded.groups import RankGroup, rank_group, watch_of
+from riesz.sharded.batching import batch_columns, describe_metric, fixed_settings, tunable_numbers
+from riesz.sharded.collectives import AllReduce, Exchange, WholeSums
+from riesz.sharded.groups import RankGroup, Watch, digest, rank_group, watch_of
 from riesz.sharded.layout import LocalPart, local_of, open_part
 from riesz.sharded.strategies import CENTRING, choose
-from riesz.sharded.watch import digest
 
 MAX_PREPARED = 32
 """Lists of parameters that are remembered; a model has one per set of parameters that get gradients together."""
@@ -64,35 +63,55 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
     Returns:
         |f|^2, |g|^2 and <f, g> of every gradient present, if `recording`, else nothing.
     """
-    prepared = prepare(items, backend, control)
+    prepared = _without_hook.prepare(items, backend, control)
     prepared.start([item.gradient for item in items], recording)
     return prepared.finish()
 
 
-_prepared: dict[object, PreparedStep] = {}
 Check = Callable[[object, str, Axis], None]
 
 
-def prepare(items: Sequence[Item], backend: str, control: Control, check: Check | None = None) -> PreparedStep:
-    """How to direct these items: as the last list like it, if that still holds. Raises where a layout is unsupported.
+class PreparedSteps:
+    """Prepared steps by which parameters have gradients; only the last one that was used keeps buffers."""
 
-    Nothing is touched, and nothing is communicated but for process groups that are new.
+    def __init__(self) -> None:
+        self._known: dict[object, PreparedStep] = {}
+        self._last: PreparedStep | None = None
 
-    Args:
-        items, backend, control: see `direct_`.
-        check: called with every gradient that was not seen before, its name and its axis; raises if it is not writable.
-    """
-    first = items[0]
-    key = (backend, control, id(first.parameter), id(first.metric), tuple(item.gradient is None for item in items))
-    known = _prepared.get(key)
-    if known is None or not known.holds(items):
-        if len(_prepared) >= MAX_PREPARED:
-            _prepared.clear()
-        for item in items:
-            if check is not None and item.gradient is not None:
-                check(item.gradient, f"the gradient of {item.name!r}", item.axis)
-        known = _prepared[key] = PreparedStep(items, backend, control)
-    return known
+    def prepare(
+        self, items: Sequence[Item], backend: str, control: Control, check: Check | None = None
+    ) -> PreparedStep:
+        """How to direct these items: as the last list like it, if that still holds.
+
+        Raises where a layout is unsupported. Nothing is touched, and nothing is communicated but for process groups that
+        are new.
+
+        Args:
+            items, backend, control: see `direct_`.
+            check: called with every gradient that was not seen before, its name and its axis; raises if it is not
+                writable.
+        """
+        first = items[0]
+        key = (backend, control, id(first.parameter), id(first.metric), tuple(item.gradient is None for item in items))
+        known = self._known.get(key)
+        if known is None or not known.holds(items):
+            if len(self._known) >= MAX_PREPARED:
+                self._known.clear()
+            for item in items:
+                if check is not None and item.gradient is not None:
+                    check(item.gradient, f"the gradient of {item.name!r}", item.axis)
+            known = self._known[key] = PreparedStep(items, backend, control)
+        self.use(known)
+        return known
+
+    def use(self, prepared: PreparedStep) -> None:
+        """This one is started next: no other keeps its buffers."""
+        if self._last is not None and self._last is not prepared:
+            self._last.drop_buffers()
+        self._last = prepared
+
+
+_without_hook = PreparedSteps()
 
 
 class PreparedStep:
@@ -115,9 +134,10 @@ class PreparedStep:
         self._alone = _by_metric(part for part in self._parts if part.group is None)
         self._fast_paths = [FastPathCache() for _ in self._alone]
         self._exchanges = _exchanges(self._parts, backend, permuted=control == "permuted")
-        self._sums = _WholeSums(self._parts)
-        self._watches = list(dict.fromkeys(watch_of(part.layout.mesh) for part in self._parts))
-        self._work = digest([(item.name, item.axis, _kind(item.metric)) for item in items])
+        self._sums = WholeSums(self._parts)
+        self._backends = registered()
+        self._work = _work_by_watch(self._parts)
+        self._under_way = self._failed = False
         self._recording = False
         self._present: list[bool] = []
         self._homes: list[Tensor | None] = []
@@ -146,13 +166,24 @@ class PreparedStep:
     def _same_layouts(self, specs: list[Any]) -> bool:
         known = self._specs
         same = len(specs) == len(known) and (all(map(is_, specs, known)) or specs == known)
-        return same and self._world is dist.group.WORLD
+        # A backend registered since then may rank first.
+        return same and not self._failed and self._world is dist.group.WORLD and self._backends == registered()
 
     def start(self, gradients: Sequence[Any], recording: bool) -> None:
-        """Begin to direct gradients, one per item or None, for which this `holds`: collectives are under way."""
-        self._recording = recording
-        for watch in self._watches:
-            watch.begin(self._work)
+        """Begin to direct gradients, one per item or None, for which this `holds`: collectives are under way.
+
+        `finish` or `abandon` must follow.
+        """
+        self._recording, self._under_way = recording, True
+        for watch, work in self._work.items():
+            watch.begin(work)
+        try:
+            self._start(gradients)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _start(self, gradients: Sequence[Any]) -> None:
         self._present = [gradient is not None for gradient in gradients]
         self._homes = [
             None if gradient is None else local_of(gradient)
@@ -161,7 +192,7 @@ class PreparedStep:
         ]
         self._set_locals(self._homes)
         _reduce_partial(self._partial)
-        self._originals = [None if home is None else home.clone() for home in self._homes] if recording else []
+        self._originals = [None if home is None else home.clone() for home in self._homes] if self._recording else []
         if self._control == "norm":
             self._set_locals([_widened(home) for home in self._homes])
         for portions in self._exchanges:
@@ -170,12 +201,32 @@ class PreparedStep:
     def finish(self) -> list[Tensor]:
         """Direct them; returns what `direct_` does."""
         try:
-            return self._finish()
-        finally:
-            for watch in self._watches:
+            result = self._finish()
+        except BaseException:
+            self.abandon()
+            raise
+        self._end()
+        return result
+
+    def abandon(self) -> None:
+        """Never use this again: collectives may be under way in its buffers, on this rank or on others."""
+        self._failed = True
+        self.drop_buffers()
+        self._end()
+
+    def drop_buffers(self) -> None:
+        """Free the buffers; a collective that is under way holds its own until it ends."""
+        for portions in self._exchanges:
+            for exchange in portions:
+                exchange.drop_buffers()
+
+    def _end(self) -> None:
+        if self._under_way:
+            for watch in self._work:
                 watch.end()
-            self._set_locals([None] * len(self._parts))
-            self._homes, self._originals = [], []
+        self._under_way = False
+        self._set_locals([None] * len(self._parts))
+        self._homes, self._originals = [], []
 
     def _finish(self) -> list[Tensor]:
         for parts, fast_path in zip(self._alone, self._fast_paths, strict=True):
@@ -220,10 +271,10 @@ class PreparedStep:
 
 
 def agree(items: Sequence[Item], settings: object) -> None:
-    """Raise on all ranks if metrics, but for their numbers, or settings differ: one small all-reduce per mesh.
+    """Raise on all ranks of a mesh if their metrics or settings differ.
 
-    Ranks whose metrics are of different kinds make different collectives, or none, and would wait for each other. Their
-    numbers are compared at every step, in the collectives that direct.
+    Ranks whose metrics are of different kinds make different collectives, or none, and would wait for each other. Later
+    changes of numbers are compared by the collectives that direct, within each rank group.
 
     Args:
         items: the parameters to direct, which are DTensors; their gradients are not read.
@@ -235,16 +286,21 @@ def agree(items: Sequence[Item], settings: object) -> None:
         if mesh.size() > 1 and mesh.get_coordinate() is not None:
             by_mesh.setdefault(mesh, []).append(item)
     for mesh, together in by_mesh.items():
-        group = rank_group(mesh, tuple(dim for dim in range(mesh.ndim) if mesh.size(dim) > 1))
-        work = digest([settings, *((item.name, item.axis, _kind(item.metric)) for item in together)])
+        numbers = tunable_numbers({id(item.metric): item.metric for item in together}.values())
+        work = digest([settings, numbers, *((item.name, item.axis, _kind(item.metric)) for item in together)])
         metrics = ", ".join(sorted({describe_metric(item.metric) for item in together}))
-        group.watch.begin(work)
-        try:
-            reduce = AllReduce(group, 0, group.device)
-            reduce.start(work)
-            reduce.finish(work, f"{metrics}; {settings}".__str__)
-        finally:
-            group.watch.end()
+        watch_of(mesh).agree(work, f"{metrics}; {settings}".__str__)
+
+
+def _work_by_watch(parts: Sequence[LocalPart]) -> dict[Watch, int]:
+    """What the ranks of each mesh must all have, should they wait for each other."""
+    by_watch: dict[Watch, list[LocalPart]] = {}
+    for part in parts:
+        by_watch.setdefault(watch_of(part.layout.mesh), []).append(part)
+    return {
+        watch: digest([(part.name, part.axis, _kind(part.metric)) for part in together])
+        for watch, together in by_watch.items()
+    }
 
 
 def _kind(metric: Operator) -> tuple[str, list[object]]:
@@ -294,19 +350,30 @@ def _exchanges(parts: Sequence[LocalPart], backend: str, permuted: bool) -> list
 
 
 def _reduce_partial(parts: Sequence[LocalPart]) -> None:
-    """Write the whole gradient in place of this rank's share: one all-reduce per rank group and dtype."""
-    together: dict[tuple[RankGroup, torch.dtype, torch.device], list[LocalPart]] = {}
+    """Write the whole gradient in place of this rank's share: one all-reduce per rank group and dtype.
+
+    A smaller one before them compares which gradients there are, which decides the sizes.
+    """
+    by_group: dict[RankGroup, list[LocalPart]] = {}
     for part in parts:
-        if part.local is not None:
-            group = rank_group(part.layout.mesh, tuple(dim for dim, _ in part.layout.partial))
-            together.setdefault((group, part.local.dtype, part.local.device), []).append(part)
-    for (group, _, device), same_dtype in together.items():
-        locals_ = [part.local for part in same_dtype if part.local is not None]
-        flat = torch.cat([local.reshape(-1) for local in locals_]).to(group.device)
-        dist.all_reduce(flat, group=group.process_group)
-        sums = torch.split(flat.to(device), [local.numel() for local in locals_])
-        for part, local, total in zip(same_dtype, locals_, sums, strict=True):
-            local.copy_((total / _partial_ranks(part, "avg")).view(local.shape))
+        group = rank_group(part.layout.mesh, tuple(dim for dim, _ in part.layout.partial))
+        by_group.setdefault(group, []).append(part)
+    for group, together in by_group.items():
+        token = digest([(part.name, part.local is not None, str(part.dtype), part.parts) for part in together])
+        absent = ", ".join(part.name for part in together if part.local is None)
+        compared = AllReduce(group, 0, group.device)
+        compared.start(token)
+        compared.finish(token, f"Partial gradients; without a gradient: {absent or 'none'}".__str__)
+        by_dtype: dict[tuple[torch.dtype, torch.device], list[tuple[LocalPart, Tensor]]] = {}
+        for part in together:
+            if part.local is not None:
+                by_dtype.setdefault((part.local.dtype, part.local.device), []).append((part, part.local))
+        for (_, device), alike in by_dtype.items():
+            flat = torch.cat([local.reshape(-1) for _, local in alike]).to(group.device)
+            dist.all_reduce(flat, group=group.process_group)
+            sums = torch.split(flat.to(device), [local.numel() for _, local in alike])
+            for (part, local), total in zip(alike, sums, strict=True):
+                local.copy_((total / _partial_ranks(part, "avg")).view(local.shape))
 
 
 def _share_partial(parts: Sequence[LocalPart]) -> None:
@@ -318,83 +385,3 @@ def _share_partial(parts: Sequence[LocalPart]) -> None:
 
 def _partial_ranks(part: LocalPart, reduce_op: str) -> int:
     return math.prod(part.layout.mesh.size(dim) for dim, op in part.layout.partial if op == reduce_op)
-
-
-# -- sums over whole gradients -----------------------------------------------------------------------------------------
-
-SCALES = (2.0**-600, 1.0, 2.0**600)
-LIMIT = 2.0**400
-"""Float64 entries beyond this, or below its reciprocal, are scaled before they are squared."""
-
-
-class _WholeSums:
-    """Sums over all shards of each gradient: norms and products."""
-
-    def __init__(self, parts: Sequence[LocalPart]):
-        self._parts = parts
-        self._groups: dict[RankGroup, list[int]] = {}
-        for index, part in enumerate(parts):
-            if dims := part.layout.cutting(tuple(range(len(part.layout.shape)))):
-                self._groups.setdefault(rank_group(part.layout.mesh, dims), []).append(index)
-
-    def products(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
-        """|f|^2, |g|^2 and <f, g> of every gradient."""
-        sums = [
-            self._zeros(part, 3) if f is None or part.local is None else products_of(f, part.local)
-            for part, f in zip(self._parts, originals, strict=True)
-        ]
-        return self._reduced(sums)
-
-    def norm_ratios(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
-        """|f| / |g| of every gradient, without overflow or underflow: 1 for a zero gradient."""
-        sums = []
-        for part, f in zip(self._parts, originals, strict=True):
-            if f is None or part.local is None:
-                sums.append(self._zeros(part, 2 * (len(SCALES) if part.dtype == torch.float64 else 1)))
-            else:
-                sums.append(torch.cat([_squares(f), _squares(part.local)]))
-        ratios = []
-        for total in self._reduced(sums):
-            norm_f, norm_g = map(_norm, total.chunk(2))
-            ratios.append(norm_ratio(norm_f[0], norm_g[0]) * (norm_f[1] / norm_g[1]))
-        return ratios
-
-    def _zeros(self, part: LocalPart, count: int) -> Tensor:
-        return torch.zeros(count, dtype=torch.float64, device=part.device)
-
-    def _reduced(self, sums: list[Tensor]) -> list[Tensor]:
-        """Local sums added over all ranks: one all-reduce per rank group."""
-        for group, indices in self._groups.items():
-            parts, own = [self._parts[index] for index in indices], [sums[index] for index in indices]
-            token = digest([(part.local is not None, len(one)) for part, one in zip(parts, own, strict=True)])
-            absent = ", ".join(part.name for part in parts if part.local is None)
-            reduce = AllReduce(group, sum(map(len, own)), own[0].device)
-            reduce.send_buffer().view(torch.float64)[AllReduce.HEADER :] = torch.cat(own)
-            reduce.start(token)
-            description = f"sums over whole gradients; without a gradient: {absent or 'none'}"
-            totals = reduce.finish(token, description.__str__).view(torch.float64)[AllReduce.HEADER :]
-            for index, total in zip(indices, torch.split(totals, [len(one) for one in own]), strict=True):
-                sums[index] = total
-        return sums
-
-
-def _squares(local: Tensor) -> Tensor:
-    """The sum of squares; of float64, in one of three places by the scale that its largest entry asks for."""
-    wide = local.to(torch.complex128 if local.is_complex() else torch.float64).flatten()
-    if compute_dtype(local.dtype) != torch.float64:
-        return torch.vdot(wide, wide).real.unsqueeze(0)
-    top = wide.abs().amax() if len(wide) else torch.zeros((), dtype=torch.float64, device=local.device)
-    place = (top <= LIMIT).long() + ((top < 1 / LIMIT) & (top > 0)).long()
-    scaled = wide * torch.tensor(SCALES, dtype=torch.float64, device=local.device)[place]
-    sums = torch.zeros(len(SCALES), dtype=torch.float64, device=local.device)
-    return sums.index_put_((place,), torch.vdot(scaled, scaled).real)
-
-
-def _norm(squares: Tensor) -> tuple[Tensor, Tensor]:
-    """A norm in units that the largest of its sums of squares decides, and the unit."""
-    if len(squares) == 1:
-        return squares[0].sqrt(), torch.ones_like(squares[0])
-    scales = torch.tensor(SCALES, dtype=torch.float64, device=squares.device)
-    place = (squares != 0).long().argmax()
-    in_units = torch.where(squares == 0, 0.0, squares * (scales[place] / scales) ** 2)
-    return in_units.sum().sqrt(), 1 / scales[place]

@@ -1,15 +1,139 @@
-"""Rank groups: the ranks that hold parts of the same columns, and the process group of their collectives."""
+"""Rank groups: the ranks that hold parts of the same columns, the process group of their collectives, and the watch by
+which ranks that wait for each other in different collectives notice it, which no collective can tell them.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from riesz.sharded.watch import Describe, Watch
+PATIENCE = timedelta(seconds=5)
+"""How long a rank waits before it asks."""
+
+Describe = Callable[[], str]
+"""Describes the work of this rank, should ranks disagree."""
+
+
+class DisagreementError(RuntimeError):
+    """The ranks of one collective have different work."""
+
+
+def disagreement(describe: Describe) -> DisagreementError:
+    return DisagreementError(
+        "expected the same work on all ranks, got different ones: some parameter has a gradient on one rank and none "
+        "on another, the metric differs, or it is enabled or recording on some ranks only. "
+        f"On rank {dist.get_rank()}: {describe()}"
+    )
+
+
+def digest(work: object) -> int:
+    """A number of 63 bits that differs, very likely, where `work` does."""
+    return int.from_bytes(hashlib.blake2b(repr(work).encode(), digest_size=8).digest(), "little") >> 1
+
+
+class Watch:
+    """What the ranks of one mesh work at, by the store of the process groups.
+
+    A rank that has waited for some seconds writes what it works at, and reads what the first that did so had written.
+    Ranks at the same number of steps whose work differs all raise. A step in which nobody waits that long writes and
+    reads nothing.
+
+    Args:
+        name: of the mesh, the same on all of its ranks.
+        size: how many ranks it has.
+    """
+
+    def __init__(self, name: str, size: int):
+        self._name, self._size = f"riesz/{name}", size
+        self._done = 0
+        self._work = 0
+        self._agreed = ""
+
+    def begin(self, work: int) -> None:
+        """Begin work that all ranks of the mesh begin, after as many others as on this one."""
+        self._work = work
+
+    def end(self) -> None:
+        self._done += 1
+
+    def wait(self, pending: Any, on_cpu: bool, describe: Describe) -> None:
+        """Wait for a collective; raises if a rank that waits too has other work."""
+        if not on_cpu:  # an accelerator's collectives are not waited for here, and their time limits end the process
+            pending.wait()
+            return
+        while True:
+            try:
+                pending.wait(PATIENCE)
+                return
+            except RuntimeError:
+                if not pending.is_completed():
+                    self._compare(describe)
+                    continue
+            try:
+                pending.wait()  # it may have ended just after the time was up
+                return
+            except RuntimeError:
+                # It failed: perhaps a rank has raised and ended, and with it maybe the store.
+                with contextlib.suppress(dist.DistError):
+                    self._compare(describe)
+                raise
+
+    def agree(self, work: int, describe: Describe) -> None:
+        """Raise on all ranks of the mesh if they do not all come here with the same work.
+
+        No collective: another rank may be in one of the same process group, and the two would break each other.
+        """
+        if dist.get_backend() == "fake":  # there are no other ranks
+            return
+        self.begin(work)
+        try:
+            self._agree(describe)
+        finally:
+            self.end()
+
+    def _agree(self, describe: Describe) -> None:
+        store, key = _store(), f"{self._name}/{self._done}/agree"
+        if int(store.compare_set(f"{key}/work", "", str(self._work))) != self._work:
+            store.set(f"{key}/differs", "")
+        if store.add(f"{key}/count", 1) == self._size:
+            store.set(f"{key}/all", "")
+            # All have left the agreement before this one.
+            for name in ("work", "differs", "count", "all"):
+                store.delete_key(f"{self._agreed}/{name}")
+        ends = time.monotonic() + store.timeout.total_seconds()
+        while True:
+            try:
+                store.wait([f"{key}/all"], PATIENCE)
+                break
+            except RuntimeError:  # the time is up, in the words of each store
+                self._compare(describe)
+                if time.monotonic() > ends:
+                    raise
+        if store.check([f"{key}/differs"]):
+            raise disagreement(describe)
+        self._agreed = key
+
+    def _compare(self, describe: Describe) -> None:
+        store, key = _store(), f"{self._name}/{self._done}"
+        if int(store.compare_set(key, "", str(self._work))) != self._work:
+            store.set(f"{key}/differs", "")
+        if store.check([f"{key}/differs"]):
+            raise disagreement(describe)
+
+
+def _store() -> Any:
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    return _get_default_store()
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +163,24 @@ class RankGroup:
         self.watch.wait(pending, self.device.type == "cpu", describe)
 
 
-_groups: dict[tuple[DeviceMesh, tuple[int, ...]], tuple[object, RankGroup]] = {}
-_process_groups: dict[tuple[int, ...], tuple[object, Any]] = {}
-_watches: dict[tuple[int, ...], tuple[object, Watch]] = {}
-"""All with the world they belong to: entries of a destroyed world are replaced."""
+_known: dict[object, tuple[object, object, Any]] = {}
+"""Rank groups, process groups and watches. Each with the world it belongs to, for what belongs to a destroyed world is
+made again, and with the process groups whose ids are in its key."""
+
+
+def _kept(key: object, owners: object, make: Callable[[], Any]) -> Any:
+    world: object = dist.group.WORLD
+    if (known := _known.get(key)) is None or known[0] is not world:
+        known = _known[key] = (world, owners, make())
+    return known[2]
 
 
 def rank_group(mesh: DeviceMesh, dims: tuple[int, ...]) -> RankGroup:
     """The group of this rank on these mesh dims. All of its ranks make the first call, or none does."""
-    world: object = dist.group.WORLD
-    if (known := _groups.get((mesh, dims))) is None or known[0] is not world:
-        known = _groups[mesh, dims] = (world, _rank_group(mesh, dims))
-    return known[1]
+    # Not by the mesh: meshes are equal that have the same ranks, in whichever process groups.
+    groups = [mesh.get_group(dim) for dim in range(mesh.ndim)]
+    group: RankGroup = _kept((dims, *map(id, groups)), groups, lambda: _rank_group(mesh, dims))
+    return group
 
 
 def _rank_group(mesh: DeviceMesh, dims: tuple[int, ...]) -> RankGroup:
@@ -73,11 +203,11 @@ def _rank_group(mesh: DeviceMesh, dims: tuple[int, ...]) -> RankGroup:
 
 def watch_of(mesh: DeviceMesh) -> Watch:
     """The watch of the ranks of a mesh."""
-    world: object = dist.group.WORLD
     ranks = tuple(mesh.mesh.flatten().tolist())
-    if (known := _watches.get(ranks)) is None or known[0] is not world:
-        known = _watches[ranks] = (world, Watch(ranks))
-    return known[1]
+    # The process groups of a mesh of several dims have different names on different ranks.
+    name = mesh.get_group(0).group_name if mesh.ndim == 1 else ""
+    watch: Watch = _kept(("watch", ranks, name), None, lambda: Watch(str(digest((ranks, name))), len(ranks)))
+    return watch
 
 
 def _process_group(mesh: DeviceMesh, dims: tuple[int, ...], ranks: tuple[int, ...]) -> Any:
@@ -87,7 +217,5 @@ def _process_group(mesh: DeviceMesh, dims: tuple[int, ...], ranks: tuple[int, ..
     world: Any = dist.group.WORLD
     if ranks == tuple(dist.get_process_group_ranks(world)):
         return world
-    if (known := _process_groups.get(ranks)) is None or known[0] is not world:
-        # Only its members take part: ranks of other pipeline stages may never call this.
-        known = _process_groups[ranks] = (world, dist.new_group(list(ranks), use_local_synchronization=True))
-    return known[1]
+    # Only its members take part: ranks of other pipeline stages may never call this.
+    return _kept(("group", ranks), None, lambda: dist.new_group(list(ranks), use_local_synchronization=True))

@@ -19,7 +19,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -201,7 +201,6 @@ def low_rank(metric: Operator, n: int) -> LowRank | None:
     return None
 
 
-@lru_cache(maxsize=1024)
 def couplings(factors: LowRank, run: Run, others: tuple[Run, ...]) -> Tensor:
     """X of this run with all runs of a column, one after the other: of shape (K, R K)."""
     # Within one group: the groups of a convolution are independent, so only positions in the column count.
@@ -210,14 +209,13 @@ def couplings(factors: LowRank, run: Run, others: tuple[Run, ...]) -> Tensor:
         return torch.cat([factors.coupling(own, _in_column(other, factors.n)) for other in others], dim=1)
 
 
-@lru_cache(maxsize=1024)
 def start_couplings(factors: LowRank, run: Run, others: tuple[Run, ...]) -> Tensor:
     """The same for the starting values of the compiled kernels: of shape (3, R K)."""
+    x_KR = couplings(factors, run, others)
     with torch.inference_mode(False):
-        return factors.starts(run.length) @ couplings(factors, run, others)
+        return factors.starts(run.length) @ x_KR
 
 
-@lru_cache(maxsize=1024)
 def tables(factors: LowRank, length: int) -> tuple[Tensor, Tensor]:
     """U and V of a run of this length."""
     with torch.inference_mode(False):
@@ -276,6 +274,8 @@ class LowRankExchange(SumExchange):
 
     def _refresh(self) -> None:
         self._factors = {id(batch): factors_of(batch) for batch in self._batches}
+        # Gradients of equal length share them; they are kept as long as the metric's numbers are.
+        self._tables, self._couplings, self._start_couplings = cache(tables), cache(couplings), cache(start_couplings)
         super()._refresh()
 
     def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run) -> ShardRun:
@@ -285,10 +285,10 @@ class LowRankExchange(SumExchange):
         slot = batch.rows.divided(self._group.rank).index(run)
         offsets = tuple(self._offsets(batch, column, rank, slot) for rank, slot, _ in partners)
         return ShardRun(
-            run.length, member.columns, member.part.columns, batch.dtype, tables(factors, run.length)[0],
+            run.length, member.columns, member.part.columns, batch.dtype, self._tables(factors, run.length)[0],
             factors.exact, inexact_dtype(batch.dtype), batch.columns, *self._offsets(batch, column, 0, slot),
             factors.alone(batch.metric, run.length), True, factors.alone_starts(run.length, batch.dtype),
-            start_couplings(factors, run, tuple(other for _, _, other in partners)), offsets,
+            self._start_couplings(factors, run, tuple(other for _, _, other in partners)), offsets,
         )  # fmt: skip
 
     def _offsets(self, batch: ColumnBatch, column: int, rank: int, slot: int) -> tuple[int, int]:
@@ -322,7 +322,7 @@ class LowRankExchange(SumExchange):
             exact_WSKC, inexact_WSKC = self._views(buffer, batch)
             divided = [(run, start) for run, start in batch.runs() if run.length < batch.rows.n]
             for slot, (run, start) in enumerate(divided):
-                weights_KL = tables(factors, run.length)[0].to(batch.device)
+                weights_KL = self._tables(factors, run.length)[0].to(batch.device)
                 sums_KC = weights_KL @ columns_LC[start : start + run.length]
                 exact_WSKC[0, slot] = sums_KC[: factors.exact]
                 inexact_WSKC[0, slot] = sums_KC[factors.exact :]
@@ -341,8 +341,8 @@ class LowRankExchange(SumExchange):
                     continue
                 partners = batch.rows.partners(run)
                 ranks, slots = [rank for rank, _, _ in partners], [slot for _, slot, _ in partners]
-                coupling_KR = couplings(factors, run, tuple(other for _, _, other in partners)).to(batch.device)
-                basis_LK = tables(factors, run.length)[1].to(batch.device)
+                coupling_KR = self._couplings(factors, run, tuple(other for _, _, other in partners)).to(batch.device)
+                basis_LK = self._tables(factors, run.length)[1].to(batch.device)
                 terms_KC = coupling_KR @ sums_WSKC[ranks, slots].flatten(0, 1)
                 own_LC.addmm_(basis_LK, terms_KC, alpha=float(batch.metric.scale))
             batch.write(columns_LC)

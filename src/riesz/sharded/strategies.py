@@ -37,10 +37,9 @@ from riesz.sharded.batching import (
     tunable_numbers,
 )
 from riesz.sharded.collectives import WORD, AllReduce, AllToAll, Buffer, Exchange, padded
-from riesz.sharded.groups import RankGroup
+from riesz.sharded.groups import RankGroup, digest
 from riesz.sharded.layout import LocalPart, Rows, real_view
 from riesz.sharded.low_rank import LowRank, LowRankExchange, factors_of, inexact_dtype, low_rank
-from riesz.sharded.watch import digest
 
 MAX_BYTES = 256 << 20
 """The most that arrives in one collective; larger models take several."""
@@ -260,6 +259,10 @@ class TransposingExchange(Exchange):
         self._rows.release()
         self._columns.release()
 
+    def drop_buffers(self) -> None:
+        self._rows.drop()
+        self._columns.drop()
+
 
 def _starts(sizes: Sequence[int], first: int) -> list[int]:
     return list(accumulate(sizes, initial=first))[:-1]
@@ -311,6 +314,9 @@ class CentringExchange(Exchange):
                 view = _with_parts(part.local)
                 view.copy_(view.double() - _expanded(part, means_GNP, view.dim()))
         self._reduce.release()
+
+    def drop_buffers(self) -> None:
+        self._reduce.drop()
 
     def _sums(self, buffer: Tensor) -> list[Tensor]:
         flat = torch.split(buffer.view(torch.float64)[AllReduce.HEADER :], self._counts)

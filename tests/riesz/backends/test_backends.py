@@ -30,8 +30,8 @@ def gradients(draw, dtype):
     dims = draw(st.integers(1, 4))
     axis = draw(st.integers(0, dims - 1))
     length = draw(st.one_of(st.integers(1, 40), st.integers(1, 40), st.integers(41, 700)))
-    passengers = draw(st.lists(st.integers(1, 7), min_size=dims - 1, max_size=dims - 1))
-    shape = [*passengers[:axis], length, *passengers[axis:]]
+    others = draw(st.lists(st.integers(1, 7), min_size=dims - 1, max_size=dims - 1))
+    shape = [*others[:axis], length, *others[axis:]]
     assume(math.prod(shape) <= 20_000)
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     values = torch.randn(shape, generator=generator, dtype=torch.complex128 if dtype.is_complex else torch.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 import riesz
 from cases import METRICS, relative_error
 from riesz.sharded import DisagreementError
+from riesz.sharded.collectives import Buffer
 from training import backward, network
 
 TILDE = riesz.SobolevTilde(lam=0.2)
@@ -191,8 +193,11 @@ def norms_are_kept_where_squares_overflow_or_vanish(world: int) -> float:
     generator = torch.Generator().manual_seed(0)
     value = torch.randn(12, 5, 1, dtype=torch.float64, generator=generator)
     spread = torch.logspace(0, -300, 12, dtype=torch.float64)[:, None, None]
-    # Every shard of the last one asks for a scale of its own.
-    for gradient in (value, value * 1e200, value * 1e-200, value * 1e150 * spread, torch.zeros_like(value)):
+    # Every shard of one asks for a scale of its own; of the last two, one entry asks for another than all the others.
+    edges = [value.sign() * 2.0**power for power in (400, -400)]
+    edges[0][0, 0, 0], edges[1][0, 0, 0] = 1.5 * 2.0**400, 0.75 * 2.0**-400
+    spreads = (value, value * 1e200, value * 1e-200, value * 1e150 * spread, torch.zeros_like(value), *edges)
+    for gradient in spreads:
         results = []
         for whole_gradient in (gradient.clone(), distribute_tensor(gradient, mesh, [Shard(0)])):
             weight = nn.Parameter(torch.zeros_like(whole_gradient))
@@ -351,6 +356,26 @@ def schedules_change_the_metric_on_all_ranks(world: int) -> None:
     assert_alike(model, twin)
 
 
+def buffers_are_kept_for_the_last_set_of_gradients_and_go_with_the_attachment(world: int) -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum(type(one) is Buffer and one._bytes is not None for one in gc.get_objects())
+
+    mesh, before = meshes(world)[0], kept()
+    weights = [nn.Parameter(distribute_tensor(torch.ones(8, 5, 1), mesh, [Shard(0)])) for _ in range(4)]
+    optimizer = torch.optim.SGD(weights, lr=0.1)
+    attachment = riesz.attach(optimizer, metric=TILDE)
+    counts = []
+    for missing in (None, 0, 1, 2, None):
+        for index, weight in enumerate(weights):
+            weight.grad = None if index == missing else torch.zeros_like(weight)
+        optimizer.step()
+        counts.append(kept() - before)
+    assert counts == counts[:1] * 5, counts
+    attachment.detach()
+    assert kept() == before
+
+
 CHECKS = [
     training_equals_one_process,
     fully_sharded_and_tensor_parallel,
@@ -366,11 +391,9 @@ CHECKS = [
     accumulated_and_recomputed_gradients_are_directed_once,
     any_memory_layout_of_the_shards_is_kept,
     schedules_change_the_metric_on_all_ranks,
+    buffers_are_kept_for_the_last_set_of_gradients_and_go_with_the_attachment,
 ]
 
 
 def run(rank: int, world: int, folder, full: bool) -> dict:
-    figures = {}
-    for check in CHECKS:
-        figures[check.__name__] = check(world)
-    return figures
+    return {check.__name__: check(world) for check in CHECKS}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from contextlib import nullcontext
 
 import pytest
 import torch
 import torch.distributed as dist
 from suite_attach import TILDE, meshes
 from torch import nn
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import riesz
 from riesz.sharded import DisagreementError
@@ -98,11 +101,74 @@ def switches_that_differ_raise_on_all_ranks(world: int) -> None:
         optimizer.step()
 
 
+def partial_gradients_that_are_missing_on_some_ranks_raise_on_all(world: int) -> None:
+    """On one rank alone, and on each rank another one of equal size: sums of different gradients must not be taken."""
+    mesh, rank = meshes(world)[0], dist.get_rank()
+    for missing in (0 if rank == 0 else None, rank % 2):
+        weights = [nn.Parameter(distribute_tensor(torch.ones(8, 3, 1), mesh, [Replicate()])) for _ in range(2)]
+        for weight in weights:
+            weight.grad = DTensor.from_local(torch.ones(8, 3, 1), mesh, [Partial()], run_check=False)
+        if missing is not None:
+            weights[missing].grad = None
+        optimizer = torch.optim.SGD(weights, lr=0.1)
+        riesz.attach(optimizer, metric=TILDE, direction="input")
+        with pytest.raises(DisagreementError, match="Partial gradients; without a gradient"):
+            optimizer.step()
+        assert all(w.grad is None or bool((w.grad.to_local() == 1).all()) for w in weights)
+
+
+def numbers_that_differ_raise_at_the_first_step_where_nothing_is_exchanged_too(world: int) -> None:
+    for mesh in meshes(world):
+        replicas = [Replicate()] * (mesh.ndim - 1)
+        for placements in ([*replicas, Replicate()], [*replicas, Shard(0)], [Shard(1)] * mesh.ndim):
+            weight = nn.Parameter(distribute_tensor(torch.ones(8, 8, 1), mesh, placements))
+            weight.grad = torch.zeros_like(weight)
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            attachment = riesz.attach(optimizer, metric=riesz.SobolevTilde(1.0 + dist.get_rank()))
+            with pytest.raises(DisagreementError, match=rf"lam={1.0 + dist.get_rank()}"):
+                optimizer.step()
+            attachment.metric = riesz.SobolevTilde(1.0)
+            optimizer.step()
+
+
+def what_is_under_way_after_an_error_is_not_written_to(world: int) -> None:
+    """One rank group raises while ranks of another are still in their collective; all of them go on."""
+    if world < 3:
+        return
+    rank, pair, everyone = dist.get_rank(), DeviceMesh("cpu", [0, 1]), DeviceMesh("cpu", list(range(world)))
+    model = nn.Module()
+    if rank < 2:
+        model.of_two = nn.Parameter(_rows(pair, 4, 0.0))
+    model.of_all = nn.Parameter(_rows(everyone, 200_000, 0.0))
+    weights = list(model.parameters())
+    optimizer = torch.optim.SGD(weights, lr=0.1)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2(), layers="all", direction="output")
+    for step in range(4):
+        for weight in weights:
+            weight.grad = _rows(weight.device_mesh, weight.shape[1], 10.0**step)
+        apart = step == 2 and rank < 2
+        if apart and rank == 1:
+            weights[0].grad = None
+        if step == 2 and rank == world - 1:
+            time.sleep(1)
+        with pytest.raises(DisagreementError) if apart else nullcontext():
+            optimizer.step()
+        if not apart:
+            assert bool((weights[-1].grad.to_local() == 2 * 10.0**step).all()), step
+
+
+def _rows(mesh, columns: int, value: float) -> DTensor:
+    return DTensor.from_local(torch.full((2, columns), value), mesh, [Shard(0)], run_check=False)
+
+
 CHECKS = [
     ranks_that_diverge_all_raise_at_that_step_and_go_on_when_they_agree,
     ranks_must_agree_on_settings_that_are_no_numbers,
     metrics_of_different_kinds_raise_on_all_ranks,
     switches_that_differ_raise_on_all_ranks,
+    partial_gradients_that_are_missing_on_some_ranks_raise_on_all,
+    numbers_that_differ_raise_at_the_first_step_where_nothing_is_exchanged_too,
+    what_is_under_way_after_an_error_is_not_written_to,
 ]
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from riesz.sharded.collectives import agreement_header, totals_agree
-from riesz.sharded.watch import digest
+from riesz.sharded.groups import digest
 
 MAX_RANKS = 4096
 TOKENS = [0, 1, 2**63 - 1, 2**62, 0x5555555555555555, *(random.Random(0).getrandbits(63) for _ in range(4))]

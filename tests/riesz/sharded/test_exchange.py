@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
@@ -13,10 +15,9 @@ from riesz.backends.shards import ShardKernels
 from riesz.layout.axis import Axis
 from riesz.sharded.batching import ReductionExchange, batch_columns
 from riesz.sharded.collectives import AllReduce
-from riesz.sharded.groups import RankGroup
+from riesz.sharded.groups import RankGroup, Watch
 from riesz.sharded.layout import LocalPart, Rows, Run
 from riesz.sharded.low_rank import LowRankExchange
-from riesz.sharded.watch import Watch
 
 METRICS = [
     riesz.ReweightedL2(lam=3.0, scale=0.5, blend=0.25),
@@ -39,7 +40,9 @@ def exchanges(metric, lengths, dtype, backend):
     wholes = [torch.randn(n, width, dtype=torch.float64).to(dtype) for width in WIDTHS]
     made, shards = [], []
     for rank, length in enumerate(lengths):
-        group = RankGroup(None, rank, tuple((r,) for r in range(len(lengths))), torch.device("cpu"), Watch(()))
+        group = RankGroup(
+            None, rank, tuple((r,) for r in range(len(lengths))), torch.device("cpu"), Watch("ranks", len(lengths))
+        )
         own = [whole[edges[rank] : edges[rank] + length].clone() for whole in wholes]
         parts = [
             LocalPart(f"w{width}", Axis(0), metric, local, dtype, local.device, None, group, Rows(n, runs), width, 1)
@@ -93,11 +96,27 @@ def test_a_schedule_changes_the_numbers_of_a_kept_exchange(metric, monkeypatch):
         for local, whole in zip(own, wholes, strict=True):
             local.copy_(whole[start : start + len(local)])
     run_in_process(made, monkeypatch)
-    changed = type(metric)(strength, scale=metric.scale, blend=metric.blend)
-    for index, whole in enumerate(wholes if not getattr(metric, "riemann", False) else ()):
+    changed = replace(metric, **{metric.strength_field: strength})
+    for index, whole in enumerate(wholes):
         wanted = dense(changed, len(whole)) @ whole
         got = torch.cat([own[index] for own in shards])
         assert (got - wanted).abs().max() <= 1e-12 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=str)
+def test_a_schedule_keeps_the_factors_of_its_last_numbers_alone(metric, monkeypatch):
+    def held():
+        gc.collect()
+        return sum(type(one) is torch.Tensor and one.dtype == torch.float64 for one in gc.get_objects())
+
+    tensors = metric.as_tensors()
+    made, _, _ = exchanges(tensors, (40, 33), torch.float32, "cpu")
+    counts = []
+    for step in range(6):
+        tensors.strength.fill_(0.1 + 0.1 * step)
+        run_in_process(made, monkeypatch)
+        counts.append(held())
+    assert counts[1:] == counts[:1] * 5
 
 
 def test_a_metric_too_strong_for_the_kernels_is_solved_by_torch(monkeypatch):
