@@ -83,8 +83,8 @@ class PreparedSteps:
     ) -> PreparedStep:
         """How to direct these items: as the last list like it, if that still holds.
 
-        Raises where a layout is unsupported. Nothing is touched, and nothing is communicated but for process groups that
-        are new.
+        Raises where a layout is unsupported. Nothing is touched, and nothing is communicated but for process groups
+        that are new.
 
         Args:
             items, backend, control: see `direct_`.
