@@ -16,6 +16,7 @@ from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
 from riesz_lab.sweeps import Arm, Sweep, results
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.malloc import keep_freed_memory
 
 METRICS = {"ReweightedL2": "reweighted-l2", "SobolevTilde": "sobolev-tilde"}
@@ -67,7 +68,8 @@ def demo(
     began = time.monotonic()
     configs = sweep.all_configs()
     pending = find_pending(configs, runs)
-    print(f"{len(configs)} trials: {len(sweep.arms)} methods, {seeds} seeds each; {len(pending.done)} stored before")
+    each = f"{count(len(sweep.arms), 'method')}, {count(seeds, 'seed')} each"
+    print(f"{count(len(configs), 'trial')}: {each}; {len(pending.done)} stored before")
     if pending.waiting:
         # A thread each: batches this small gain little from a second.
         executor = Local(workers, threads=1)

@@ -21,7 +21,7 @@ print(f"status {status}, heavy {heavy}, {time.process_time():.2f} s", file=sys.s
 """
 
 QUICK = [
-    [], ["recipes"], ["runs"], ["runs", "list", "--each"], ["runs", "--where", "metric=sobolev*"], ["sweep"],
+    [], ["--version"], ["--help"], ["recipes"], ["runs"], ["runs", "list", "--each"], ["runs", "--where", "metric=sobolev*"], ["sweep"],
     ["completion", "bash"], ["runs", "export", "trials.csv"], ["compare", "--help"], ["train", "demo", "--help"],
     ["sweep", "controls-mini", "--help"], ["figure"], ["doctor", "--help"], ["demo", "--help"], ["data", "--help"],
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from torch import nn
 import riesz
 import riesz_lab
 from riesz_lab import cli
+from riesz_lab.comparison.function import inspect_function
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.store import Store
 
@@ -63,7 +64,41 @@ def returns_nothing():
     print("training")
 
 
-@pytest.mark.parametrize("function", [loop_without_arguments, returns_nothing])
+def returns_a_number():
+    print("training")
+    return 0.5
+
+
+def returns_a_sum():
+    print("training")
+    right = 3
+    return right / 4
+
+
+def returns_a_call() -> float:
+    print("training")
+    return min(0.1, 0.2)
+
+
+def returns_scores():
+    print("training")
+    return {"accuracy": 0.5}
+
+
+def returns_a_pair():
+    print("training")
+    return 0.5, 0.6
+
+
+def yields():
+    print("training")
+    yield 0.5
+
+
+WITHOUT_LOOP = [returns_a_number, returns_a_sum, returns_a_call, returns_scores, returns_a_pair, yields]
+
+
+@pytest.mark.parametrize("function", [loop_without_arguments, returns_nothing, *WITHOUT_LOOP])
 def test_a_loop_without_attach_and_seed_is_not_run(function, tmp_path, capsys):
     with pytest.raises(ConfigError, match=r"takes no arguments.*If it is a training loop, write .*attach, seed"):
         riesz_lab.compare(function, runs=tmp_path)
@@ -119,6 +154,21 @@ def build():
     images = torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     data = torch.utils.data.TensorDataset(images, (images.mean((1, 2, 3)) > 0).long())
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 2)), (data, data), nn.functional.cross_entropy
+
+
+def build_with_functions_inside() -> "tuple[nn.Module, object, object]":
+    def loss(outputs, targets):
+        return 1 - outputs.sum()
+
+    class Scale(nn.Module):
+        def forward(self, images):
+            return 2
+
+    return (*build()[:2], loss)
+
+
+def test_functions_inside_a_build_are_not_taken_for_it():
+    assert not inspect_function(build_with_functions_inside).trains
 
 
 def test_the_rate_of_a_build_is_named(tmp_path):

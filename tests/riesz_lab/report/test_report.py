@@ -220,7 +220,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
         ),
         (["report", "empty", "--format", "csv", "-o", "r.md"], "ends in .csv"),
         (["compare", "nowhere.py:train", "-o", "r.pdf"], "got 'r.pdf'"),
-        (["figure", "lamda", "empty"], "Did you mean 'lambda'?"),
+        (["figure", "lamda", "empty"], "did you mean 'lambda'?"),
         (["figure", "fid", "empty"], "no trial is stored"),
         (["figure", "kernels", "-o", "kernels.gif"], "ends in .svg, .png or .pdf"),
     ],
