@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from riesz_lab.commands.parsing import parse
+from riesz_lab.config import Config
 from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
@@ -91,9 +92,14 @@ def demo(
     write(target, html(compare_content(table, store, title, home=target.parent)))
 
 
+def plain_config() -> Config:
+    """The settings of the plain optimizer."""
+    return replace(recipe("demo"), **SETTINGS)
+
+
 def demo_sweep(seeds: int) -> Sweep:
     """The trials of the demo."""
-    base = replace(recipe("demo"), **SETTINGS)
+    base = plain_config()
     arms = [Arm(name, replace(base, metric=metric), "SGD") for name, metric in METRICS.items()]
     about = "does a metric help a small CNN on 1,000 digits?"
     return Sweep(

@@ -100,7 +100,7 @@ class Store:
 def open_store(folder: Path) -> Store:
     """The store of a folder that must exist: a misspelt one would look like one without trials."""
     if not folder.is_dir():
-        raise LabError(f"there is no folder {folder}: {MADE_BY}, and --runs DIR says where they are")
+        raise LabError(f"there is no folder {folder}; say where the trials are: --runs DIR; {MADE_BY}")
     return Store(folder)
 
 

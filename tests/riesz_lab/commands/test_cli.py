@@ -100,15 +100,20 @@ def test_recipes_tell_their_cost(riesz):
     assert "853,018" in out
 
 
-def test_recipes_and_the_dry_run_agree_on_costs(riesz):
-    listed = riesz("recipes")[1]
-    cost = re.search(r"^mnist-cnn-mini .*?(\d+ s)$", listed, re.MULTILINE)[1]
-    assert (
-        f" {cost} "
-        in re.search(r"^SGD.*identity, lr 0\.01 .*$", riesz("sweep", "lambda-mnist-mini", "--dry-run")[1], re.M)[0]
+def test_recipes_and_the_dry_run_agree_on_costs(riesz, tmp_path):
+    (tmp_path / "at_recipe.py").write_text(
+        "from riesz_lab.recipes import recipe\nfrom riesz_lab.sweeps import Arm, Sweep\n"
+        "def sweep():\n    arms = (Arm('SGD', recipe('demo')),)\n"
+        "    return Sweep(name='x', about='y', reproduces='', arms=arms, trials=1)\n"
     )
-    hours = sum(costs.cpu_hours(config) for config in demo.demo_sweep(demo.PAIRS).all_configs())
-    assert f"`riesz demo` trains 24 trials at settings of its own: {costs.format_hours(hours)} in all" in listed
+    listed = riesz("recipes")[1]
+    cost = re.search(r"^demo .*?(\d+ s)$", listed, re.MULTILINE)[1]
+    planned = riesz("sweep", "at_recipe.py:sweep", "--dry-run")[1]
+    assert f"1 trial, 0 complete, 0 failed, 1 to run: about {cost} on two cores" in planned
+    sweep = demo.demo_sweep(demo.PAIRS)
+    hours = sum(costs.cpu_hours(config) for config in sweep.all_configs())
+    assert f"`riesz demo` trains {len(sweep.all_configs())} trials" in listed
+    assert f"one per core at a time: {costs.format_hours(hours)}." in listed
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ class Local:
         self.slots = check_share("workers", workers, gpus or cores)
         self.threads = check_share("threads", threads, max(1, cores // self.slots))
         self.gpus = gpus
-        self.description = f"this machine: {count(self.slots, 'worker')} with {count(self.threads, 'thread')} each, {count(cores, 'core')}"
+        each = f"{count(self.threads, 'thread')} each"
+        self.description = f"this machine: {count(self.slots, 'worker')} with {each}, {count(cores, 'core')}"
         self._running: dict[int, _Worker] = {}
         self._not_started: list[Ended] = []
 
