@@ -1,6 +1,7 @@
 """What the answer says and what it must not hide; mistakes that are noticed before they cost anything."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -235,15 +236,20 @@ def test_a_crash_in_one_arm_is_named_and_nothing_is_lost(error, tmp_path):
     assert len(answer.stored) == 3
 
 
-def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("place", ["prompt", "notebook"])
+def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(place, tmp_path, monkeypatch, capsys):
     def train(attach, seed):
         return torch.rand(()) + isinstance(start(attach)[2], riesz.Attachment)
 
     answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
     assert capsys.readouterr().out == ""
-    assert repr(answer).count("\n") < 4
+    assert repr(answer).splitlines()[0] == answer.answers[0]
+    assert len(repr(answer)) < 600
     assert "<b>" in answer._repr_html_()
-    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    if place == "prompt":
+        monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "ipykernel", sys)
     riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
     assert "1/6 plain, seed 0: score" in capsys.readouterr().out
 
