@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -40,9 +41,7 @@ def _main(given: list[str]) -> int:
         print(HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())))
         return 0
     if given[0] in ("-V", "--version"):
-        from riesz._version import __version__
-
-        print(f"riesz {__version__}")
+        print(f"riesz {_version()}")
         return 0
     if missing := [package for module, package in NEEDED.items() if find_spec(module) is None]:
         print(
@@ -52,6 +51,12 @@ def _main(given: list[str]) -> int:
         )
         return 1
     return _run(given[0], given[1:])
+
+
+def _version() -> str:
+    """The version, read from its file: importing the library imports torch, for seconds."""
+    (folder,) = find_spec("riesz").submodule_search_locations  # type: ignore[union-attr, misc]
+    return str(runpy.run_path(os.path.join(folder, "_version.py"))["__version__"])
 
 
 def _run(command: str, arguments: list[str]) -> int:

@@ -219,7 +219,7 @@ class Config:
             raise ConfigError(f"config: expected a JSON object, got {type(values).__name__}")
         for key in values:
             if key not in _hints():
-                raise ConfigError(unknown("setting", str(key), _hints()))
+                raise ConfigError(unknown("setting", str(key), _hints(), listed_by="riesz train demo --help"))
         metric = values.get("metric")
         if expected_id is not None and isinstance(metric, str):
             as_stored = cls(**{**values, "metric": MetricText(metric)})

@@ -30,12 +30,27 @@ class StoppedError(LabError):
     """The trial was stopped; its state is saved."""
 
 
-def unknown(kind: str, value: str, allowed: Iterable[str]) -> str:
-    """The message for an unknown name, with the closest known one."""
+def unknown(kind: str, value: str, allowed: Iterable[str], *, other: str = "", listed_by: str = "") -> str:
+    """The message for an unknown name, with the closest known one.
+
+    Args:
+        kind: what it should name.
+        value: the name.
+        allowed: the names.
+        other: what else is allowed.
+        listed_by: the command that prints the names, where they are too many for a message.
+
+    Example:
+        >>> unknown("shell", "bsh", ["bash", "fish"])
+        "shell: expected one of bash, fish, got 'bsh'; did you mean 'bash'?"
+        >>> unknown("recipe", "x", ["demo"], listed_by="riesz recipes")
+        "recipe: expected a name that `riesz recipes` lists, got 'x'"
+    """
     names = list(allowed)
     close = get_close_matches(value, names, n=1, cutoff=0.65)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{kind} {value!r} is not known.{hint} Allowed: {', '.join(names)}"
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    expected = f"a name that `{listed_by}` lists" if listed_by else f"one of {', '.join(names)}"
+    return f"{kind}: expected {expected}{other and ', or '}{other}, got {value!r}{hint}"
 
 
 def first_line(error: BaseException) -> str:

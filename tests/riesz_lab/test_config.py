@@ -145,12 +145,12 @@ def test_errors_name_setting_value_and_what_is_allowed(settings, told):
 
 
 def test_unknown_keys_are_refused_with_a_suggestion():
-    with pytest.raises(ConfigError, match="Did you mean 'batch_size'"):
+    with pytest.raises(ConfigError, match="did you mean 'batch_size'"):
         Config.from_dict({"batchsize": 3})
 
 
 def test_unknown_recipe_is_refused_with_a_suggestion():
-    with pytest.raises(ConfigError, match="Did you mean 'cifar10-resnet56-b8'"):
+    with pytest.raises(ConfigError, match="did you mean 'cifar10-resnet56-b8'"):
         recipe("cifar-resnet56-b8")
 
 

@@ -97,10 +97,10 @@ def _options(
         budget: the most seeds of --until-sure.
         plan: run three seeds and say how many would be needed.
         fresh: train stored trials anew.
-        epochs: for build.
-        batch_size: for build.
-        optimizer: for build: sgd, adam, adamw, or package.module:Class.
-        lr: for build: the learning rate; for train it is a setting: --set lr=0.1.
+        epochs: passes over the training data. This and the next three are for build(), which the lab's loop trains.
+        batch_size: items per step.
+        optimizer: sgd, adam, adamw, or package.module:Class.
+        lr: the learning rate; that of a train(attach, seed, lr) is a setting of its own: --set lr=0.1.
         workers: trials at once, each in a process of its own; 1 is in this process.
         threads: threads of each trial; its share of the cores if not given.
         executor: local is processes on this machine; ray is a Ray cluster.

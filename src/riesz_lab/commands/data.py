@@ -14,7 +14,7 @@ from riesz_lab.data.scenes.builtin import SCENES
 from riesz_lab.errors import ConfigError, LabError, MissingDataError, printable, unknown
 from riesz_lab.utils.tables import print_table
 
-Name = tyro.conf.Positional[str]
+Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 Folder = Annotated[
     Path | None, tyro.conf.arg(help="Folder of the datasets; RIESZ_DATA, or the user's cache, if not given.")
 ]
@@ -35,7 +35,8 @@ def _list(data_dir: Folder = None) -> int:
     for name, known in (DATASETS | SCENES).items():
         download, state = "-", "by hand"
         if name in DATASETS:
-            download = f"{sum(source.size for source in DATASETS[name].sources) / 1e6:.0f} MB"
+            size = sum(source.size for source in DATASETS[name].sources)
+            download = f"{size / 1e6:.0f} MB" if size else "none"
             state = f"riesz data fetch {name}"
         state = "there" if is_present(name, folder) else state
         rows.append((name, *(f"{count:,}" for count in known.images), download, state, known.summary))

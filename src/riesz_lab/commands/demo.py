@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from riesz_lab.commands.parsing import parse
+from riesz_lab.config import Config
 from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
 from riesz_lab.sweeps import Arm, Sweep, results
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.malloc import keep_freed_memory
 
 METRICS = {"ReweightedL2": "reweighted-l2", "SobolevTilde": "sobolev-tilde"}
@@ -67,7 +69,8 @@ def demo(
     began = time.monotonic()
     configs = sweep.all_configs()
     pending = find_pending(configs, runs)
-    print(f"{len(configs)} trials: {len(sweep.arms)} methods, {seeds} seeds each; {len(pending.done)} stored before")
+    each = f"{count(len(sweep.arms), 'method')}, {count(seeds, 'seed')} each"
+    print(f"{count(len(configs), 'trial')}: {each}; {len(pending.done)} stored before")
     if pending.waiting:
         # A thread each: batches this small gain little from a second.
         executor = Local(workers, threads=1)
@@ -89,9 +92,14 @@ def demo(
     write(target, html(compare_content(table, store, title, home=target.parent)))
 
 
+def plain_config() -> Config:
+    """The settings of the plain optimizer."""
+    return replace(recipe("demo"), **SETTINGS)
+
+
 def demo_sweep(seeds: int) -> Sweep:
     """The trials of the demo."""
-    base = replace(recipe("demo"), **SETTINGS)
+    base = plain_config()
     arms = [Arm(name, replace(base, metric=metric), "SGD") for name, metric in METRICS.items()]
     about = "does a metric help a small CNN on 1,000 digits?"
     return Sweep(

@@ -22,6 +22,7 @@ from riesz_lab.requirements import NEEDED
 from riesz_lab.store import environment
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.trainer import train
+from riesz_lab.utils.amounts import count
 
 METRICS = ("reweighted-l2", "sobolev", "sobolev-tilde", "laplacian-smoothing")
 OPTIONAL = {"tensorboard": "riesz[tensorboard]", "ray": "riesz[ray]", "pyarrow": "riesz[parquet]"}
@@ -116,8 +117,8 @@ def _train_briefly(hardware: Hardware) -> str:
     with tempfile.TemporaryDirectory() as folder:
         result = train(config, runs=folder, hardware=hardware, save_every=0.0).result
     if result.last is None:
-        raise LabError(f"it {result.status} after {result.step} steps")
-    return f"{result.step} steps, test loss {result.last['test_loss']:.3f}"
+        raise LabError(f"it {result.status} after {count(result.step, 'step')}")
+    return f"{count(result.step, 'step')}, test loss {result.last['test_loss']:.3f}"
 
 
 def _try(what: str, attempt: Callable[[], object]) -> tuple[str, str]:

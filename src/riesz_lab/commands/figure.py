@@ -26,13 +26,13 @@ def run(arguments: list[str]) -> int:
         print(USAGE.format(figures="\n".join(f"  {name:<{width}}  {e.about}" for name, e in FIGURES.items())))
         return 0
     if arguments[0] not in FIGURES:
-        raise ConfigError(unknown("figure", arguments[0], FIGURES))
-    parse(_draw, arguments, prog="riesz figure NAME", description="Draw one figure of the report.")
+        raise ConfigError(unknown("figure", arguments[0], FIGURES, listed_by="riesz figure"))
+    parse(_draw, arguments, prog="riesz figure", description="Draw one figure of the report.")
     return 0
 
 
 def _draw(
-    name: tyro.conf.Positional[str],
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = (Path("runs"),),
     output: Annotated[Path | None, tyro.conf.arg(aliases=("-o",))] = None,
 ) -> None:

@@ -50,7 +50,7 @@ def _inspect(
             continue
         inspections.append(inspection)
         table = layer_table(inspection)
-        print(f"{printable(inspection.name)}: {len(inspection.layers)} weights, {inspection.ignored} other tensors")
+        print(f"{printable(inspection.name)}: {inspection.size}")
         if table.rows:
             print_table(table.head, [[cell.text for cell in row] for row in table.cells()], right=table.numbers)
         print(f"{inspection.verdict}\n")

@@ -33,6 +33,8 @@ def parse(target: Any, arguments: list[str], *, prog: str, description: str | No
         options["default"] = default
     if not {"-h", "--help"} & set(arguments):
         return call(target, **options)
+    # Alone: the help leaves out what was given before it.
+    options["args"] = [*(each for each in arguments[:1] if isinstance(target, dict) and each in target), "--help"]
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from riesz_lab.commands.demo import METRICS, PAIRS, plain_config
 from riesz_lab.commands.parsing import parse
 from riesz_lab.recipes import RECIPES
 from riesz_lab.sweeps.costs import MEASURED_ON, cpu_hours, format_hours, images, parameters
@@ -26,4 +27,8 @@ def _list() -> None:
     head = ("recipe", "data", "images", "model", "parameters", "optimizer", "lr", "batch", "epochs", "steps", "cost")
     print_table(head, rows, right=(2, 4, 6, 7, 8, 9, 10))
     print(f"cost: one trial on {MEASURED_ON}, evaluation included; a rough estimate.")
+    # The plain optimizer stands for all: a metric would have to be parsed, which imports torch.
+    trials, hours = PAIRS * (1 + len(METRICS)), cpu_hours(plain_config())
+    total = None if hours is None else trials * hours
+    print(f"`riesz demo` trains {trials} trials at settings of its own, one per core at a time: {format_hours(total)}.")
     print("Train one with: riesz train RECIPE --seed 0 [--metric sobolev-tilde]")

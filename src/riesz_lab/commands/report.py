@@ -11,6 +11,7 @@ import tyro
 from riesz_lab.commands.parsing import parse
 from riesz_lab.errors import ConfigError, printable
 from riesz_lab.utils import atomic
+from riesz_lab.utils.amounts import file_size
 
 if TYPE_CHECKING:
     from riesz_lab.report.evidence import Evidence
@@ -70,7 +71,7 @@ def write(target: Path, content: str) -> None:
         sys.stdout.write(printable(content, keep="\r\n\t") if sys.stdout.isatty() else content)
         return
     atomic.write_bytes(target, content.encode())
-    print(f"Report: {target.resolve()} ({len(content.encode()) / 1e6:.1f} MB)")
+    print(f"Report: {target.resolve()} ({file_size(len(content.encode()))})")
 
 
 def format_of(output: Path | None, asked: Format | None = None) -> Format:

@@ -13,11 +13,12 @@ import tyro
 from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
-from riesz_lab.store import STATUSES, Store, StoredTrial, export, open_store
+from riesz_lab.store import MADE_BY, STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.comparison import read_records
 from riesz_lab.store.selection import distinguishing, record, select
 from riesz_lab.store.trial import lock
 from riesz_lab.training.progress import format_scores
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.tables import print_table
 
 Where = Annotated[
@@ -49,6 +50,10 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     """
     store = open_store(runs)
     trials = select(store.trials, where)
+    if not store.trials:
+        print(f"no trial is stored below {runs}; {MADE_BY}")
+        _print_broken(store)
+        return 0
     if each:
         rows = []
         for trial in trials:
@@ -57,7 +62,7 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
         print_table(("trial", "recipe", "metric", "and", "seed", "status", ""), rows, right=(4,))
     else:
         _list_groups(trials)
-    print(f"{len(trials)} trials in {runs}")
+    print(f"{count(len(trials), 'trial')} in {runs}")
     _print_comparisons(runs)
     _print_broken(store)
     return 0
@@ -135,7 +140,7 @@ def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     store = open_store(runs)
     trials = select(store.trials, where)
     export.write([record(trial) for trial in trials], file)
-    print(f"{len(trials)} trials written to {file}")
+    print(f"{count(len(trials), 'trial')} written to {file}")
     _print_broken(store)
     return 0
 
@@ -159,8 +164,10 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
                 except OSError as error:
                     raise LabError(f"cannot remove {path}: {error.strerror or error}") from None
         print(printable(f"{'removed' if yes else 'would be removed'}: {path}"))
-    if paths and not yes:
-        print(f"{len(paths)} trials. Remove them with --yes")
+    if not paths:
+        print("no trial to remove")
+    elif not yes:
+        print(f"{count(len(paths), 'trial')}. Remove them with --yes")
     return 0
 
 

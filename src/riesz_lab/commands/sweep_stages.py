@@ -17,6 +17,7 @@ from riesz_lab.sweeps.running.executors import make_executor
 from riesz_lab.sweeps.running.pending import find_pending
 from riesz_lab.tasks import task_class
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.utils.amounts import count
 
 if TYPE_CHECKING:
     from riesz_lab.commands.sweep import Options
@@ -56,8 +57,8 @@ def _train(stage: Sweep, options: Options) -> int:
     for path, reason in pending.aside.items():
         print(printable(f"set aside: {path} ({reason}); its trial is trained anew"))
     print(
-        f"{stage.name}: {len(configs)} trials, {len(pending.done)} complete, {pending.interrupted} to be continued, "
-        f"{len(pending.waiting) - pending.interrupted} new, {len(pending.failed)} failed before"
+        f"{stage.name}: {count(len(configs), 'trial')}, {len(pending.done)} complete, {pending.interrupted} to be "
+        f"continued, {len(pending.waiting) - pending.interrupted} new, {len(pending.failed)} failed before"
     )
     if pending.waiting:
         executor = make_executor(

@@ -15,6 +15,7 @@ from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.store.files import read_config
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware, is_main_process
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.malloc import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def summary(outcome: Outcome) -> str:
             lines.append(f"{which}: epoch {row['epoch']}  {progress.format_scores(row)}")
     if result.last is None and result.best is None:
         lines.append(f"no {score.replace('_', ' ')} was measured")
-    lines.append(f"{result.parameters:,} parameters, {result.step} steps, stored in {outcome.path}")
+    lines.append(f"{result.parameters:,} parameters, {count(result.step, 'step')}, stored in {outcome.path}")
     return "\n".join(lines)
 
 

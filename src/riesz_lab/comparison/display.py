@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from riesz_lab.errors import printable
 from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.statistics.verdict import format_signed
+from riesz_lab.utils.amounts import count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -111,7 +112,7 @@ def make_display(live: bool, say: Callable[[str], None]) -> Display:
 def describe_look(judged: Sequential, percent: bool) -> str:
     """For example "undecided after 4 pairs, -0.31 to +1.02"."""
     ends = _ends(judged, percent)
-    return f"{judged.conclusion} after {judged.n} pairs" + (f", {ends}" if ends else "")
+    return f"{judged.conclusion} after {count(judged.n, 'pair')}" + (f", {ends}" if ends else "")
 
 
 def draw(judged: Sequential, reach: float) -> str:

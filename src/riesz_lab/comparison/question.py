@@ -20,6 +20,7 @@ from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.sweeps import Sweep
 from riesz_lab.training.progress import clock
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.tables import table
 
 
@@ -101,7 +102,7 @@ def list_trials(question: Question, runs: Path, workers: int) -> str:
         lines.append(f"Tuning begins with {values}, and extends the grid where a best value lies at its edge.")
         lines.append("The compared trials have the best values: which of them are stored is known after tuning.")
     most = "at most " if question.budget else ""
-    lines.append(f"{most}{waiting} trials to run: {_estimate(list(stored.values()), waiting, workers)}.")
+    lines.append(f"{most}{count(waiting, 'trial')} to run: {_estimate(list(stored.values()), waiting, workers)}.")
     return "\n".join(lines)
 
 

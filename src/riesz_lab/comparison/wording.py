@@ -16,6 +16,7 @@ from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.sequential import Sequential, half_width, pairs_needed
 from riesz_lab.statistics.verdict import format_signed, format_size
 from riesz_lab.training.progress import clock
+from riesz_lab.utils.amounts import count
 
 if TYPE_CHECKING:
     from riesz_lab.comparison.answer import Answer
@@ -50,9 +51,9 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     name = _name(answer, label)
     if judged.identical and judged.conclusion == "no difference":
         margin = format_size(judged.margin, answer.percent)
-        return f"{name} makes no difference larger than {margin}: identical scores in all {judged.n} pairs."
+        return f"{name} makes no difference larger than {margin}: identical scores in all {count(judged.n, 'pair')}."
     if judged.interval is None:
-        return f"Undecided on {name} after {judged.n} pairs: the differences have no spread to judge by."
+        return f"Undecided on {name} after {count(judged.n, 'pair')}: the differences have no spread to judge by."
     size = _size(answer, judged.difference, judged.interval)
     if judged.conclusion != "undecided":
         return _claim(answer, name, judged.conclusion, size, judged.n, judged.margin)
@@ -60,7 +61,7 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
     why = f"; {stopped}" if label in answer.verdicts.hopeless else ""
     pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
-    return f"Undecided on {name} after {judged.n} pairs: {size}{why}; {_settle(answer, pairs, judged.margin)}."
+    return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_settle(answer, pairs, judged.margin)}."
 
 
 def _claim(answer: Answer, name: str, verdict: str, size: str, pairs: int, margin: float) -> str:
@@ -139,7 +140,7 @@ def warnings(answer: Answer) -> list[str]:
     if answer.tuned is not None and answer.tuned.at_the_edge:
         lines.append(
             f"The best value of {', '.join(answer.tuned.at_the_edge)} lies at the edge of the grid, which was extended "
-            f"by {answer.tuned.extended} values: a better one may lie beyond."
+            f"by {count(answer.tuned.extended, 'value')}: a better one may lie beyond."
         )
     return lines
 
@@ -230,14 +231,15 @@ def notes(answer: Answer) -> list[str]:
     """How the settings were chosen, what it cost, what was stored before."""
     lines = [_rates(answer)]
     if answer.verdicts is not None:
+        arms = len(answer.verdicts.arms)
         lines.append(
             f"Seeds were added until a conclusion held, {answer.verdicts.budget} at most; intervals allow for a look "
-            f"after every pair and for all {len(answer.verdicts.arms)} arms."
+            f"after every pair{f' and for all {arms} arms' if arms > 1 else ''}."
         )
     if answer.stored:
         first, last = min(answer.stored), max(answer.stored)
         dates = first if first == last else f"{first} to {last}"
-        lines.append(f"{len(answer.stored)} trials were stored before ({dates}); --fresh trains them anew.")
+        lines.append(f"{count(len(answer.stored), 'stored trial')} used again ({dates}); --fresh trains anew.")
     lines.append(f"All trials together: {clock(answer.seconds)}.")
     return lines
 
@@ -251,10 +253,11 @@ def _rates(answer: Answer) -> str:
         values = ", ".join(f"{name} {', '.join(map(format_value, each))}" for name, each in tuned.grid.items())
         gone = sum(score is None for by_point in tuned.by_seed.values() for each in by_point.values() for score in each)
         diverged = f", of which {gone} diverged" if gone else ""
+        seeds, trials = count(tuned.seeds, "seed"), count(tuned.trials, "trial")
         return (
-            f"Tuned on held-out scores, the same for every arm: {values}; {_seeds(tuned.seeds)} each. Best: {best}. "
-            f"Cost of tuning: {tuned.trials} trials{diverged}, {clock(tuned.seconds)}. Intervals are about these "
-            "settings; they do not include the chance by which others might have been chosen."
+            f"Tuned on held-out scores, the same for every arm: {values}; {seeds} each. Best: {best}. Cost of tuning: "
+            f"{trials}{diverged}, {clock(tuned.seconds)}. Intervals are about these settings; they do not include the "
+            "chance by which others might have been chosen."
         )
     config = next(iter(answer.rows.values())).arm.config
     if (given := settings_of(config)) and "lr" in given and config.optimizer == OWN:
@@ -262,7 +265,3 @@ def _rates(answer: Answer) -> str:
     if config.optimizer != OWN:
         return f"The learning rate is {config.lr:g} in all arms; a metric changes the length of steps too."
     return "Learning rates are your function's, the same in all arms; a metric changes the length of steps too."
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seed" + ("s" if count > 1 else "")

@@ -20,6 +20,7 @@ from riesz_lab.data.images import cifar10, idx
 from riesz_lab.data.images.builtin import Source, builtin
 from riesz_lab.errors import BadFileError, LabError, MissingDataError, first_line
 from riesz_lab.utils import atomic
+from riesz_lab.utils.amounts import count
 
 CHUNK = 2**20
 SUMS = "SHA256SUMS"
@@ -165,7 +166,7 @@ def _verify_cifar10(target: Path) -> Iterator[tuple[str, bool, str]]:
     for split in ("train", "test"):
         try:
             images = cifar10.load(target, split)
-            yield f"{split} ({layout})", True, f"{len(images)} images, well-formed; no checksum is published"
+            yield f"{split} ({layout})", True, f"{count(len(images), 'image')}, well-formed; no checksum is published"
         except (BadFileError, MissingDataError) as error:
             yield f"{split} ({layout})", False, str(error)
 

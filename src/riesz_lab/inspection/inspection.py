@@ -12,6 +12,7 @@ from torch import Tensor
 
 from riesz_lab.inspection.regularity import MIN_FILTERS, Array, Regularity, regularity
 from riesz_lab.statistics import adjusted
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.tensor_files import read_tensors
 
 Layers = Literal["conv", "all"]
@@ -66,13 +67,18 @@ class Inspection:
         return [layer.name for (layer, _), p in zip(pairs, ps, strict=True) if p is not None and p < 0.05]
 
     @property
+    def size(self) -> str:
+        """How much there was to examine."""
+        return f"{count(len(self.layers), 'weight')}, {count(self.ignored, 'other tensor')}"
+
+    @property
     def verdict(self) -> str:
         """One sentence."""
         examined = [regularity for _, regularity in self.along("output")]
         if not examined:
             return (
                 f"Nothing can be said: no weight has {MIN_FILTERS} filters or more along the output to compare"
-                f" ({len(self.layers)} weights, {self.ignored} other tensors)."
+                f" ({self.size})."
             )
         total, ordered = len(examined), len(self.ordered("output"))
         shared = sum(regularity.has_common_part for regularity in examined)

@@ -69,7 +69,7 @@ def count(
 def _builder(name: str, task: str, options: tuple[str, ...]) -> Builder:
     known = MODELS[task]
     if ":" not in name and name not in known:
-        raise ConfigError(unknown("model", name, known) + ", or your own as 'package.module:function'")
+        raise ConfigError(unknown("model", name, known, other="your own as 'package.module:function'"))
     builder = load_object("model", name) if ":" in name else known[name]
     return with_options(f"model {name!r}", builder, "model_options", options)
 

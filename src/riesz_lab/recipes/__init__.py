@@ -18,5 +18,5 @@ def recipe(name: str) -> Config:
         8
     """
     if name not in RECIPES:
-        raise ConfigError(unknown("recipe", name, RECIPES))
+        raise ConfigError(unknown("recipe", name, RECIPES, listed_by="riesz recipes"))
     return RECIPES[name]()

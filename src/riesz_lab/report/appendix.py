@@ -20,6 +20,7 @@ from riesz_lab.report.published import published
 from riesz_lab.store import StoredTrial
 from riesz_lab.store.files import read_json
 from riesz_lab.sweeps.methods import method
+from riesz_lab.utils.amounts import count
 
 MAX_TRIALS = 400
 MAX_LAYERS = 400
@@ -175,11 +176,11 @@ def trials(evidence: Evidence, home: Path | None) -> Section:
         rows.append([name, trial.config.recipe, method(trial.config), seed, trial.status, *scores])
     missing = [f"{path.name} cannot be read and is left out: {why}" for path, why in store.broken.items()]
     if (more := len(store.trials) - MAX_TRIALS) > 0:
-        missing.append(f"{more:,} more trials are counted in the tables and not listed here; riesz runs lists them.")
+        missing.append(f"Counted in the tables, not listed here: {count(more, 'more trial')}; riesz runs lists them.")
     if unfinished := sum(trial.result is None for trial in store.trials):
-        missing.append(f"{unfinished} trials are not complete, and are in no table.")
+        missing.append(f"Not complete, and in no table: {count(unfinished, 'trial')}.")
     table = Table(
-        caption=f"{len(store.trials):,} trials",
+        caption=count(len(store.trials), "trial"),
         head=("trial", "recipe", "method", "seed", "status", "last score", "best score"),
         rows=rows,
         numbers=frozenset((3, 5, 6)),

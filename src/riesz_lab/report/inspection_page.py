@@ -8,6 +8,7 @@ from riesz_lab.inspection import DIRECTIONS, Inspection, Layer, Regularity
 from riesz_lab.report.content import Cell, Finding, Page, Section, Table, number
 from riesz_lab.report.figure import Array, Figure, Image, Panel, Series, series_around
 from riesz_lab.statistics import format_p
+from riesz_lab.utils.amounts import count
 
 MAX_LAYERS = 12
 MAX_SIDE = 64
@@ -125,7 +126,7 @@ def _spectra(layers: list[Layer]) -> Figure:
         title="Spectra along the output axis",
         caption="Without frequency 0, the mean, which no order changes (see the table). Smooth weights would have more"
         " power than random orders at low frequencies.",
-        alt=f"{len(panels)} layers.",
+        alt=f"{count(len(panels), 'layer')}.",
         panels=panels,
     )
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from riesz_lab.config import OWN, Config
 from riesz_lab.sweeps.methods import OPTIMIZERS
+from riesz_lab.utils.amounts import count
 
 DATASETS = {
     "cifar10": "CIFAR-10",
@@ -57,14 +58,14 @@ def scale(config: Config) -> str:
         network(config.model),
         f"{OPTIMIZERS.get(config.optimizer, config.optimizer)} at rate {config.lr:g}",
         f"batch {config.batch_size}",
-        f"{config.epochs} epochs",
+        f"{count(config.epochs, 'epoch')}",
     ]
     if config.task == "own":
         parts = [_function(config), *(parts[2:] if config.optimizer != OWN else config.model_options)]
     if config.train_limit is not None:
         parts.append(f"{config.train_limit:,} training images")
     if config.max_steps is not None:
-        parts.append(f"stopped after {config.max_steps} steps")
+        parts.append(f"stopped after {count(config.max_steps, 'step')}")
     if config.hold_out:
         parts.append("tested on held-out training images")
     return ", ".join(parts)

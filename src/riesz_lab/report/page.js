@@ -101,7 +101,7 @@
       point = first ? 0 : Math.min(Math.max(point + step[1], 0), trace.x.length - 1);
       Plotly.Fx.hover(plot, [{ curveNumber: number, pointNumber: point }]);
       const range = trace.customdata && trace.customdata[point];
-      say(`${trace.legendgroup}: ${trace.x[point]}, ${trace.y[point]}${range ? `, from ${range[0]} to ${range[1]}` : ""}`);
+      say(`${trace.legendgroup}: ${trace.x[point]}, ${trace.y[point]}${range && range[0] !== null ? `, from ${range[0]} to ${range[1]}` : ""}`);
     });
     plot.addEventListener("blur", () => { if (drawn.has(plot) && plot._fullLayout) Plotly.Fx.unhover(plot); });
   }

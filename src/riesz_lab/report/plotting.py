@@ -20,7 +20,7 @@ def plot(panel: Panel) -> dict[str, Any]:
         return _image_plot(panel, panel.image)
     traces = []
     for series in panel.series:
-        traces += [*_band(series), _trace(series)]
+        traces += [*_band(series), _trace(series, panel.sideways)]
     labels = any(isinstance(value, str) for series in panel.series for value in series.x)
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": _text(panel.x)}, "type": "category" if labels else "log" if panel.log_x else "-"},
@@ -52,20 +52,21 @@ def _transpose(traces: list[dict[str, Any]], layout: dict[str, Any]) -> dict[str
         shape.update({"xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1})
     for trace in traces:
         trace["x"], trace["y"], trace["error_x"] = trace["y"], trace["x"], trace.pop("error_y")
-        trace["hovertemplate"] = trace["hovertemplate"].replace("%{x}: %{y}", "%{y}: %{x}")
     return {"data": traces, "layout": layout}
 
 
-def _trace(series: Series) -> dict[str, Any]:
-    color, bounds = series.hex_color, ""
-    if series.low is not None and series.high is not None:
-        bounds = f"<br>%{{customdata[0]}} to %{{customdata[1]}} {_text(series.note)}"
+def _trace(series: Series, sideways: bool) -> dict[str, Any]:
+    color, end = series.hex_color, f"<extra>{_text(series.name)}</extra>"
+    point = "%{y}: %{x}" if sideways else "%{x}: %{y}"
+    bounds = f"<br>%{{customdata[0]}} to %{{customdata[1]}} {_text(series.note)}"
+    lows = [None] if series.low is None else _numbers(series.low)  # None: too few pairs for an interval
+    hover = [f"{point}{end}" if low is None else f"{point}{bounds}{end}" for low in lows]
     trace: dict[str, Any] = {
         "name": _text(series.name),
         "legendgroup": series.name,
         "x": _x(series),
         "y": _numbers(series.y),
-        "hovertemplate": f"%{{x}}: %{{y}}{bounds}<extra>{_text(series.name)}</extra>",
+        "hovertemplate": hover[0] if len(set(hover)) == 1 else hover,
     }
     if series.low is not None and series.high is not None:
         trace["customdata"] = list(zip(_numbers(series.low), _numbers(series.high), strict=True))

@@ -14,6 +14,7 @@ from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_
 from riesz_lab.report.labels import metric_kind, network, scale
 from riesz_lab.sweeps import Row
 from riesz_lab.sweeps.methods import OPTIMIZERS, setting
+from riesz_lab.utils.amounts import count
 
 COLUMNS = {"baseline": "baseline", "sobolev-tilde": "+ SobolevTilde", "reweighted-l2": "+ ReweightedL2"}
 METHODS = ("sobolev-tilde", "reweighted-l2")
@@ -97,7 +98,7 @@ def _cifar_table(ours: dict[CifarKey, list[dict[str, Row]]]) -> Table:
             }
             config = next(iter(columns.values())).arm.config
             trials = min(len(row.trials) for row in columns.values())
-            rows.append(_cifar_row(key, f"ours, {trials} trials: {scale(config)}", means))
+            rows.append(_cifar_row(key, f"ours, {count(trials, 'trial')}: {scale(config)}", means))
     return Table(
         caption="Test accuracy on CIFAR-10, in %",
         head=(

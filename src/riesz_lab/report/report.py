@@ -15,8 +15,9 @@ from riesz_lab.report.figures.spectra import coarse_to_fine
 from riesz_lab.report.own_functions import own_functions
 from riesz_lab.report.published import paper_tables
 from riesz_lab.report.summary import comparisons, summary
-from riesz_lab.store import Store
+from riesz_lab.store import MADE_BY, Store
 from riesz_lab.store.comparison import read_records
+from riesz_lab.utils.amounts import count
 
 FREQUENCY_VERDICTS = {"better": "coarse to fine", "worse": "fine to coarse", "no difference": "no change"}
 
@@ -28,12 +29,12 @@ def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
     paths = [Path(folder) for folder in folders]
     for path in paths:
         if not path.is_dir():
-            raise LabError(f"expected a folder of trials or benchmark results, got {path}")
+            kind = "which is a file" if path.exists() else f"which does not exist; {MADE_BY}"
+            raise LabError(f"expected a folder of trials or benchmark results, got {path}, {kind}")
     measurements = [measurement for path in paths for measurement in benchmarks.read(path)]
     evidence = Evidence(_with_known_metrics(Store(*paths)), measurements, margin, *read_records(*paths))
     if not evidence.store.trials and not evidence.store.broken and not measurements:
-        below = ", ".join(map(str, paths))
-        raise LabError(f"no trial is stored below {below}; trials are made by riesz demo, riesz train, riesz sweep")
+        raise LabError(f"no trial is stored below {', '.join(map(str, paths))}; {MADE_BY}")
     return evidence
 
 
@@ -73,11 +74,13 @@ def _lead(evidence: Evidence) -> list[str]:
     store = evidence.store
     counts = Counter(trial.status for trial in store.trials)
     states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    lines = [f"{len(store.trials):,} trials ({states})." if store.trials else "No trial could be read."]
+    lines = [f"{count(len(store.trials), 'trial')} ({states})." if store.trials else "No trial could be read."]
     if evidence.comparisons:
-        lines.append(f"{len(evidence.comparisons)} comparisons of a method with its baseline: {evidence.verdicts}.")
+        compared = count(len(evidence.comparisons), "comparison")
+        lines.append(f"{compared} of a method with its baseline: {evidence.verdicts}.")
     if store.broken:
-        lines.append(f"{len(store.broken)} directories look like trials and cannot be read; they are named below.")
+        broken = count(len(store.broken), "directory", "directories")
+        lines.append(f"{broken} with the files of a trial cannot be read; see below.")
     return lines
 
 

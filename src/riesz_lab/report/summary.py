@@ -8,6 +8,7 @@ from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.labels import scale
 from riesz_lab.sweeps import SWEEPS
+from riesz_lab.utils.amounts import count
 
 MAX_ARMS = 8
 
@@ -54,10 +55,10 @@ def _incomplete(evidence: Evidence) -> list[str]:
     for table in evidence.tables:
         lacking = [(label, n) for label, row in table.rows.items() if (n := row.wanted - len(row.trials)) > 0]
         if lacking and table.sweep.name in SWEEPS:
-            arms = ", ".join(f"{label} ({count})" for label, count in lacking[:MAX_ARMS])
+            arms = ", ".join(f"{label} ({n})" for label, n in lacking[:MAX_ARMS])
             more = f" and {len(lacking) - MAX_ARMS} more" if len(lacking) > MAX_ARMS else ""
             lines.append(
-                f"{table.sweep.name}: {sum(count for _, count in lacking)} trials are not complete: {arms}{more}."
+                f"{table.sweep.name}: {count(sum(n for _, n in lacking), 'trial')} to be completed: {arms}{more}."
                 f" Run: riesz sweep {table.sweep.name}"
             )
     return lines

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
+from riesz_lab.utils.amounts import count
+
 if TYPE_CHECKING:
     from riesz_lab.statistics.comparison import Comparison
 
@@ -93,7 +95,8 @@ def _remarks(comparison: Comparison) -> list[str]:
             + ("" if comparison.p_collapsed is None else f" (Fisher {_p_equals(comparison.p_collapsed)})")
         )
     if comparison.unpaired:
-        remarks.append(f"{comparison.unpaired} trials without a partner are left out")
+        verb = "is" if comparison.unpaired == 1 else "are"
+        remarks.append(f"{count(comparison.unpaired, 'trial')} without a partner {verb} left out")
     return remarks
 
 

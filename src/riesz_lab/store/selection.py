@@ -29,7 +29,8 @@ def _parse(text: str) -> tuple[str, str]:
     if not equals:
         raise ConfigError(f"condition: expected name=value, such as recipe=demo or status=failed, got {text!r}")
     if name not in NAMES and name not in MORE:
-        raise ConfigError(unknown("setting", name, [*MORE, *NAMES]))
+        names, other = [*MORE, *NAMES], f"one of {', '.join(MORE)}"
+        raise ConfigError(unknown("condition", name, names, other=other, listed_by="riesz train demo --help"))
     return name, value.strip()
 
 

@@ -10,6 +10,8 @@ from riesz_lab.errors import BadFileError, LabError
 from riesz_lab.store.files import Row, TrialFiles, read_config, read_json, read_rows, read_sweeps
 from riesz_lab.store.result import Result, Which, read_result
 
+MADE_BY = "riesz demo, riesz train, riesz sweep and riesz compare make trials"
+
 
 @dataclass(frozen=True)
 class StoredTrial:
@@ -98,7 +100,7 @@ class Store:
 def open_store(folder: Path) -> Store:
     """The store of a folder that must exist: a misspelt one would look like one without trials."""
     if not folder.is_dir():
-        raise LabError(f"there is no folder {folder}; say where the trials are: --runs DIR")
+        raise LabError(f"there is no folder {folder}; say where the trials are: --runs DIR; {MADE_BY}")
     return Store(folder)
 
 

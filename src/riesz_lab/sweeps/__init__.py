@@ -4,6 +4,7 @@ A *sweep* has *arms*, settings whose trials differ by their seeds alone; an arm 
 state is in the trials' directories: a sweep can be stopped, killed, and run again at any moment.
 """
 
+import inspect
 from collections.abc import Callable
 
 from riesz_lab.errors import ConfigError, unknown
@@ -24,12 +25,18 @@ def sweep(name: str) -> Sweep:
         9
     """
     if ":" in name:
-        loaded = load_object("sweep", name)()
+        make = load_object("sweep", name)
+        try:
+            inspect.signature(make).bind()
+        except TypeError as error:
+            raise ConfigError(f"sweep {name!r}: expected a function that needs no argument: {error}") from None
+        loaded = make()
         if not isinstance(loaded, Sweep):
             raise ConfigError(f"sweep {name!r}: expected a riesz_lab.sweeps.Sweep, got {type(loaded).__name__}")
         return loaded
     if name not in SWEEPS:
-        raise ConfigError(unknown("sweep", name, SWEEPS) + ", or your own as 'package.module:function'")
+        own = "your own as 'package.module:function'"
+        raise ConfigError(unknown("sweep", name, SWEEPS, other=own, listed_by="riesz sweep"))
     return SWEEPS[name]()
 
 

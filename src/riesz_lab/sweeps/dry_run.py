@@ -9,6 +9,7 @@ from riesz_lab.sweeps import costs
 from riesz_lab.sweeps.definition import Sweep
 from riesz_lab.sweeps.methods import PLAIN
 from riesz_lab.sweeps.running.pending import find_pending
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.tables import print_table
 
 
@@ -23,17 +24,18 @@ def print_dry_run(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> No
         hours = (costs.cpu_hours(arm.config), costs.gpu_hours(arm.config))
         each = map(costs.format_hours, hours)
         rows.append((arm.label, arm.config.recipe, _setting(arm.config), str(len(trials)), str(left), *each))
-    print(f"{sweep.name}: {sweep.about}. In the paper: {sweep.reproduces}.")
+    paper = f" In the paper: {sweep.reproduces}." if sweep.reproduces else ""
+    print(f"{sweep.name}: {sweep.about}{'' if sweep.about.endswith('?') else '.'}{paper}")
     print_table(("arm", "recipe", "setting", "trials", "to run", "CPU, each", "GPU, each"), rows, right=(3, 4, 5, 6))
     waiting = list(pending.waiting.values())
     cpu, gpu = ([estimate(config) for config in waiting] for estimate in (costs.cpu_hours, costs.gpu_hours))
     print(
-        f"{len(configs)} trials, {len(pending.done)} complete, {len(pending.failed)} failed, {len(waiting)} to run: "
-        f"about {_format_sum(cpu)} on two cores, or {_format_sum(gpu)} on one GPU."
+        f"{count(len(configs), 'trial')}, {len(pending.done)} complete, {len(pending.failed)} failed, "
+        f"{len(waiting)} to run: about {_format_sum(cpu)} on two cores, or {_format_sum(gpu)} on one GPU."
     )
     if None in cpu or None in gpu:
         print(
-            f"Not in these sums, since their cost is not known: {cpu.count(None)} trials on a CPU, "
+            f"Not in these sums, since their cost is not known: {count(cpu.count(None), 'trial')} on a CPU, "
             f"{gpu.count(None)} on a GPU."
         )
     print(f"CPU: {costs.MEASURED_ON}; a rough estimate. GPU: {costs.GPU_ASSUMED}.")

@@ -16,6 +16,7 @@ from riesz_lab.store import Store
 from riesz_lab.sweeps.costs import images
 from riesz_lab.sweeps.definition import Arm, Sweep
 from riesz_lab.sweeps.results import results
+from riesz_lab.utils.amounts import count
 
 FIRST_SEED = 1000
 
@@ -72,9 +73,8 @@ def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
             row = rows[f"{arm.label} lr {rate:g}"]
             if len(row.scores) < row.wanted:
                 missing = row.wanted - len(row.scores)
-                raise ConfigError(
-                    f"arm {arm.label!r} is not tuned yet: {missing} trials at rate {rate:g} are not complete"
-                )
+                left = count(missing, "trial")
+                raise ConfigError(f"arm {arm.label!r} is not tuned yet: {left} at rate {rate:g} to be completed")
             finite = [score for score in row.scores.values() if score is not None]
             # One divergent trial disqualifies a rate.
             scores[rate] = sum(finite) / len(finite) if len(finite) == row.wanted else None

@@ -28,7 +28,7 @@ def build(config: Config, model: nn.Module, *, lr: float | None = None) -> torch
     """The optimizer of one model; `lr` overrides the config's where a task has several."""
     name = config.optimizer
     if ":" not in name and name not in OPTIMIZERS:
-        raise ConfigError(unknown("optimizer", name, OPTIMIZERS) + ", or any as 'package.module:Class'")
+        raise ConfigError(unknown("optimizer", name, OPTIMIZERS, other="any as 'package.module:Class'"))
     kind: Any = load_object("optimizer", name) if ":" in name else OPTIMIZERS[name]
     options = {"lr": config.lr if lr is None else lr, **parse("optimizer_options", config.optimizer_options)}
     if "weight_decay" in inspect.signature(kind).parameters:

@@ -36,7 +36,7 @@ class UserDefined(SupervisedTask):
     def __init__(self, config: Config, data_dir: Path, data: Callable[[], Any], context: Context):
         super().__init__(config, data_dir, data, context)
         randomness.seed_all(randomness.derived("initialisation", config.effective_init_seed))
-        model, (train, test), self.loss = _checked(data())
+        model, (train, test), self.loss = _checked(data(), getattr(getattr(data, "func", data), "__name__", "build"))
         self.train, self.test = _held_out(train, config.hold_out) if config.hold_out else (train, test)
         self.add_models({"model": model})
         self.higher_is_better = self.percent = self._classifies()
@@ -88,12 +88,15 @@ def _held_out(train: Any, count: int) -> tuple[Any, Any]:
     return Subset(train, order[count:]), Subset(train, order[:count])
 
 
-def _checked(built: Any) -> Any:
+def _checked(built: Any, name: str) -> Any:
     try:
         model, (train, test), loss = built
         right = isinstance(model, nn.Module) and callable(loss) and len(train) > 0 and len(test) > 0
     except (TypeError, ValueError):
         right = False
     if not right:
-        raise ConfigError(f"build: expected {FORM}; got {type(built).__name__} {built!r:.80}")
+        raise ConfigError(
+            f"{name!r} takes no attach and seed, so it was called as build(): expected {FORM}; got "
+            f"{type(built).__name__} {built!r:.80}. If it is a training loop, write {name}(attach, seed)"
+        )
     return model, (train, test), loss

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,8 @@ from riesz_lab import cli
 from riesz_lab.commands import completion, demo
 from riesz_lab.errors import LabError
 from riesz_lab.recipes import RECIPES
+from riesz_lab.sweeps import costs
+from sweep_helpers import short, write
 
 
 def test_help_lists_every_command(riesz):
@@ -36,13 +39,13 @@ def test_version(riesz):
 def test_misspelt_command(riesz):
     status, _, err = riesz("trian")
     assert status == 2
-    assert "Did you mean 'train'?" in err
+    assert "did you mean 'train'?" in err
 
 
 def test_misspelt_recipe(riesz):
     status, _, err = riesz("train", "cifar10-resnet65-b8")
     assert status == 1
-    assert "Did you mean 'cifar10-resnet56-b8'?" in err
+    assert "did you mean 'cifar10-resnet56-b8'?" in err
 
 
 @pytest.mark.parametrize(
@@ -65,8 +68,8 @@ def test_misspelt_or_malformed_option(riesz, option, told):
     [
         (("--metric", "sobolef"), "did you mean 'sobolev'"),
         (("--batch-size", "0"), "batch_size: expected int >= 1, got 0"),
-        (("--model", "resnet"), "model 'resnet' is not known"),
-        (("--dataset", "mnist6k"), "Did you mean 'mnist5k'"),
+        (("--model", "resnet"), "model: expected one of cnn, "),
+        (("--dataset", "mnist6k"), "did you mean 'mnist5k'"),
         (("--dataset", "mnist"), "riesz data fetch mnist"),
         (("--precision", "16-mixed", "--accelerator", "cpu"), "expected '32' or 'bf16-mixed' on a CPU"),
         (("--devices", "0"), "devices: expected 1 or more, got 0"),
@@ -95,6 +98,62 @@ def test_recipes_tell_their_cost(riesz):
     assert status == 0
     assert all(name in out for name in RECIPES)
     assert "853,018" in out
+
+
+def test_recipes_and_the_dry_run_agree_on_costs(riesz, tmp_path):
+    (tmp_path / "at_recipe.py").write_text(
+        "from riesz_lab.recipes import recipe\nfrom riesz_lab.sweeps import Arm, Sweep\n"
+        "def sweep():\n    arms = (Arm('SGD', recipe('demo')),)\n"
+        "    return Sweep(name='x', about='y', reproduces='', arms=arms, trials=1)\n"
+    )
+    listed = riesz("recipes")[1]
+    cost = re.search(r"^demo .*?(\d+ s)$", listed, re.MULTILINE)[1]
+    planned = riesz("sweep", "at_recipe.py:sweep", "--dry-run")[1]
+    assert f"1 trial, 0 complete, 0 failed, 1 to run: about {cost} on two cores" in planned
+    sweep = demo.demo_sweep(demo.PAIRS)
+    hours = sum(costs.cpu_hours(config) for config in sweep.all_configs())
+    assert f"`riesz demo` trains {len(sweep.all_configs())} trials" in listed
+    assert f"one per core at a time: {costs.format_hours(hours)}." in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "positionals"),
+    [
+        (("compare", "mine.py:train"), ["FILE.py:FUNCTION"]),
+        (("compare", "mine.py:train", "--seeds", "3"), ["FILE.py:FUNCTION"]),
+        (("figure", "overview", "runs"), ["NAME", "DIR"]),
+        (("report", "runs"), ["DIR"]),
+        (("inspect", "weights.pt"), ["FILE"]),
+        (("runs", "compare", "a", "b"), ["GROUP", "GROUP"]),
+        (("data", "fetch", "mnist"), ["NAME"]),
+    ],
+)
+def test_help_names_the_arguments_that_are_given(riesz, arguments, positionals):
+    status, out, _ = riesz(*arguments, "--help")
+    assert status == 0
+    assert re.search(r"\[-h\].*" + ".*".join(map(re.escape, positionals)), out)
+    assert len(re.findall(rf"^\W*{re.escape(positionals[-1])}  ", out, re.MULTILINE)) == positionals.count(
+        positionals[-1]
+    )
+
+
+def test_the_help_of_compare_says_which_options_are_for_build(riesz):
+    out = " ".join(riesz("compare", "mine.py:train", "--help")[1].split())
+    assert "passes over the training data. This and the next three are for build()" in out
+    assert "for build." not in out
+
+
+def test_a_sweep_that_needs_arguments_is_refused(riesz):
+    status, _, err = riesz("sweep", "riesz_lab.commands.demo:demo_sweep", "--dry-run")
+    assert status == 1
+    assert "expected a function that needs no argument: missing a required argument: 'seeds'" in err
+
+
+def test_sizes_of_files_have_digits(riesz, tmp_path):
+    write(tmp_path / "runs", short(), 0.5)
+    out = riesz("report", "-o", "report.md")[1]
+    assert re.search(r"report\.md \([1-9]\d* kB\)", out)
+    assert "0 MB" not in riesz("data", "list")[1].replace("170 MB", "")
 
 
 def test_train_stores_a_result_and_shows_it_again(riesz, tmp_path):
@@ -197,8 +256,8 @@ def test_data_commands(riesz, tmp_path):
     assert status == 1
     assert out.count("WRONG") == 4
     assert riesz("data", "verify", "mnist5k")[0] == 0
-    assert "Did you mean 'verify'" in riesz("data", "verfy")[2]
-    assert "Did you mean 'mnist'" in riesz("data", "fetch", "mnits")[2]
+    assert "did you mean 'verify'" in riesz("data", "verfy")[2]
+    assert "did you mean 'mnist'" in riesz("data", "fetch", "mnits")[2]
 
 
 def test_doctor_says_what_works(riesz):
@@ -240,4 +299,4 @@ def test_demo_prints_a_table_and_where_it_is_stored(riesz, monkeypatch, tmp_path
         "<h1>Does a metric help a small CNN on 1,000 digits?</h1>"
         in (tmp_path / "runs" / "demo" / "report.html").read_text()
     )
-    assert "3 trials: 3 methods, 1 seeds each; 3 stored before" in riesz("demo", "--seeds", "1")[1]
+    assert "3 trials: 3 methods, 1 seed each; 3 stored before" in riesz("demo", "--seeds", "1")[1]

@@ -21,9 +21,11 @@ print(f"status {status}, heavy {heavy}, {time.process_time():.2f} s", file=sys.s
 """
 
 QUICK = [
-    [], ["recipes"], ["runs"], ["runs", "list", "--each"], ["runs", "--where", "metric=sobolev*"], ["sweep"],
-    ["completion", "bash"], ["runs", "export", "trials.csv"], ["compare", "--help"], ["train", "demo", "--help"],
-    ["sweep", "controls-mini", "--help"], ["figure"], ["doctor", "--help"], ["demo", "--help"], ["data", "--help"],
+    [], ["--version"], ["--help"], ["recipes"], ["runs"], ["runs", "list", "--each"],
+    ["runs", "--where", "metric=sobolev*"], ["runs", "export", "trials.csv"], ["sweep"], ["completion", "bash"],
+    ["compare", "--help"], ["train", "demo", "--help"], ["train", "--help"], ["sweep", "controls-mini", "--help"],
+    ["figure"], ["figure", "curves", "--help"], ["doctor", "--help"], ["demo", "--help"], ["data", "--help"],
+    ["report", "--help"], ["inspect", "--help"],
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What the answer says and what it must not hide; mistakes that are noticed before they cost anything."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 import riesz
 import riesz_lab
 from riesz_lab import cli
+from riesz_lab.comparison.function import inspect_function
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.store import Store
 
@@ -63,7 +65,41 @@ def returns_nothing():
     print("training")
 
 
-@pytest.mark.parametrize("function", [loop_without_arguments, returns_nothing])
+def returns_a_number():
+    print("training")
+    return 0.5
+
+
+def returns_a_sum():
+    print("training")
+    right = 3
+    return right / 4
+
+
+def returns_a_call() -> float:
+    print("training")
+    return min(0.1, 0.2)
+
+
+def returns_scores():
+    print("training")
+    return {"accuracy": 0.5}
+
+
+def returns_a_pair():
+    print("training")
+    return 0.5, 0.6
+
+
+def yields():
+    print("training")
+    yield 0.5
+
+
+WITHOUT_LOOP = [returns_a_number, returns_a_sum, returns_a_call, returns_scores, returns_a_pair, yields]
+
+
+@pytest.mark.parametrize("function", [loop_without_arguments, returns_nothing, *WITHOUT_LOOP])
 def test_a_loop_without_attach_and_seed_is_not_run(function, tmp_path, capsys):
     with pytest.raises(ConfigError, match=r"takes no arguments.*If it is a training loop, write .*attach, seed"):
         riesz_lab.compare(function, runs=tmp_path)
@@ -119,6 +155,21 @@ def build():
     images = torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     data = torch.utils.data.TensorDataset(images, (images.mean((1, 2, 3)) > 0).long())
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 2)), (data, data), nn.functional.cross_entropy
+
+
+def build_with_functions_inside() -> "tuple[nn.Module, object, object]":
+    def loss(outputs, targets):
+        return 1 - outputs.sum()
+
+    class Scale(nn.Module):
+        def forward(self, images):
+            return 2
+
+    return (*build()[:2], loss)
+
+
+def test_functions_inside_a_build_are_not_taken_for_it():
+    assert not inspect_function(build_with_functions_inside).trains
 
 
 def test_the_rate_of_a_build_is_named(tmp_path):
@@ -185,15 +236,20 @@ def test_a_crash_in_one_arm_is_named_and_nothing_is_lost(error, tmp_path):
     assert len(answer.stored) == 3
 
 
-def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("place", ["prompt", "notebook"])
+def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(place, tmp_path, monkeypatch, capsys):
     def train(attach, seed):
         return torch.rand(()) + isinstance(start(attach)[2], riesz.Attachment)
 
     answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
     assert capsys.readouterr().out == ""
-    assert repr(answer).count("\n") < 4
+    assert repr(answer).splitlines()[0] == answer.answers[0]
+    assert len(repr(answer)) < 600
     assert "<b>" in answer._repr_html_()
-    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    if place == "prompt":
+        monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "ipykernel", sys)
     riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
     assert "1/6 plain, seed 0: score" in capsys.readouterr().out
 

@@ -165,6 +165,10 @@ def nothing():
     return 3
 
 
+def hidden():
+    return min(0.5, 0.7)
+
+
 @pytest.mark.parametrize(
     ("function", "settings", "told"),
     [
@@ -173,7 +177,8 @@ def nothing():
         (no_score, {}, "expected a number, got None"),
         (percent, {"score": "test_accuracy"}, "'test_accuracy'.*expected a fraction from 0 to 1.*got 85.0"),
         (other, {}, "expected train.*got the arguments model, data"),
-        (nothing, {}, "build: expected model, .*got int 3"),
+        (nothing, {}, "'nothing' takes no arguments.*it returns 3. .*write nothing.attach, seed"),
+        (hidden, {}, "'hidden' takes no attach.*called as build.*expected model, .*got float 0.5.*hidden.attach, seed"),
         (no_score, {"epochs": 3}, "has a loop of its own"),
         (build, {"epoch": 3}, "epoch"),
         (build, {"metrics": ["sobolef"]}, "did you mean 'sobolev'"),

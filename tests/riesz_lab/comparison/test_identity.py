@@ -156,7 +156,7 @@ def test_a_change_in_an_imported_module_and_fresh_train_anew(tmp_path, monkeypat
     command.pop()
     sys.modules.pop("riesz_test_helper", None)
     assert cli.main(command) == 0
-    assert "2 trials were stored before (20" in capsys.readouterr().out
+    assert "2 stored trials used again (20" in capsys.readouterr().out
 
 
 def test_what_is_trained_anew_is_kept_until_it_is_complete(tmp_path):

@@ -38,6 +38,7 @@ def test_seeds_are_added_until_every_arm_is_decided(tmp_path):
     assert any("SobolevTilde: better after" in line for line in lines)
     assert answer.answers[1].startswith("SobolevTilde helps: +")
     assert not answer.without_outliers
+    assert "a look after every pair and for all 2 arms." in answer.text
 
 
 def test_an_arm_out_of_reach_is_stopped_and_named(tmp_path):
@@ -58,6 +59,7 @@ def test_the_budget_ends_it(tmp_path):
     )
     assert answer.verdicts.arms["SobolevTilde"].n == 4
     assert "would settle a difference of 0.05" in answer.text
+    assert "intervals allow for a look after every pair.\n" in answer.text  # one arm: nothing else to allow for
 
 
 def test_a_plan_after_a_pilot_of_three(tmp_path):

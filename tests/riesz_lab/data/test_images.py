@@ -69,7 +69,7 @@ def test_missing_data_is_named_with_the_way_to_get_it(tmp_path, name):
 
 
 def test_unknown_dataset_is_refused_with_a_suggestion(tmp_path):
-    with pytest.raises(ConfigError, match="Did you mean 'fashion-mnist'"):
+    with pytest.raises(ConfigError, match="did you mean 'fashion-mnist'"):
         check("fashion_mnist", tmp_path)
 
 

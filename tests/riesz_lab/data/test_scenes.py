@@ -210,11 +210,11 @@ def test_damaged_zip_is_named(tmp_path):
     [
         (("--height", "0"), "height: expected a multiple of 1, got 0"),
         (("--augment", "crop-flip"), "augment: expected none, flip, scale-crop-flip-colour for segmentation"),
-        (("--model", "resnet56"), "model 'resnet56' is not known"),
+        (("--model", "resnet56"), "model: expected one of unet, or your own"),
         (("--model-options", "depth=51"), "depth: expected one of 14, 26, 50, 101, 152, got 51"),
         (("--model-options", "deepth=50"), "deepth"),
         (("--pretrained", "resnet50.pth"), "weights/resnet50.pth"),
-        (("--dataset", "camvit"), "Did you mean 'camvid'"),
+        (("--dataset", "camvit"), "did you mean 'camvid'"),
     ],
 )
 def test_bad_setting_is_named(train, tmp_path, options, told):

@@ -49,7 +49,7 @@ def test_initial_weights_follow_from_the_seed_alone():
 
 
 def test_unknown_model_is_refused_with_a_suggestion():
-    with pytest.raises(ConfigError, match="Did you mean 'resnet56'"):
+    with pytest.raises(ConfigError, match="did you mean 'resnet56'"):
         models.check("resnet-56")
 
 

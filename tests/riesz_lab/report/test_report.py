@@ -220,7 +220,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
         ),
         (["report", "empty", "--format", "csv", "-o", "r.md"], "ends in .csv"),
         (["compare", "nowhere.py:train", "-o", "r.pdf"], "got 'r.pdf'"),
-        (["figure", "lamda", "empty"], "Did you mean 'lambda'?"),
+        (["figure", "lamda", "empty"], "did you mean 'lambda'?"),
         (["figure", "fid", "empty"], "no trial is stored"),
         (["figure", "kernels", "-o", "kernels.gif"], "ends in .svg, .png or .pdf"),
     ],
@@ -336,6 +336,18 @@ def test_a_lone_method_is_no_baseline(tmp_path):
     store_trial(tmp_path, recipe("demo"))
     (table,) = report.read(tmp_path).tables
     assert {row[0].text: row[1].text for row in comparison_table(table).cells()}["SGD"] == "baseline"
+
+
+def test_a_difference_without_an_interval_shows_none(tmp_path):
+    for seed in range(3):
+        store_trial(tmp_path, replace(recipe("demo"), seed=seed), score=0.9 + 0.01 * seed)
+        store_trial(tmp_path, replace(recipe("demo"), metric="reweighted-l2", seed=seed), score=0.9 + 0.02 * seed)
+    store_trial(tmp_path, replace(recipe("demo"), metric="reweighted-l2(lam=5)", seed=0), score=0.8)
+    overview = FIGURES["overview"].make(report.read(tmp_path))
+    (trace,) = plotting.plot(overview.panels[0])["data"]
+    with_interval, without = trace["hovertemplate"]
+    assert "%{y}: %{x}<br>%{customdata[0]} to %{customdata[1]} (95% interval)" in with_interval
+    assert without == "%{y}: %{x}<extra>ReweightedL2</extra>"
 
 
 def test_a_figure_says_where_lower_is_better(tmp_path):

@@ -221,6 +221,7 @@ def test_pairs_that_miss_a_partner_are_left_out_and_told():
     found = paired(by_seed(BASE), {7: 0.5, **shifted(0.01, 0.012, 0.009)}, margin=0.002)
     assert (found.n, found.unpaired) == (3, 3)
     assert "3 trials without a partner are left out" in found.sentence
+    assert "1 trial without a partner is left out" in replace(found, unpaired=1).sentence
 
 
 @pytest.mark.parametrize("lost", [None, math.nan, math.inf])

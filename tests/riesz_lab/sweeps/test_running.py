@@ -114,7 +114,7 @@ def test_asked_to_stop_it_closes_the_executor_and_says_how_to_continue(tmp_path)
 
     executor = Signalled(tmp_path)
     made = find_pending(six().all_configs(), tmp_path)
-    with pytest.raises(StoppedError, match=r"stopped with 1 trials complete and 5 to go.*Run the same command"):
+    with pytest.raises(StoppedError, match=r"stopped with 1 trial complete and 5 to go.*Run the same command"):
         driver.drive(made, executor, driver.RunSettings(runs=tmp_path, data_dir=tmp_path))
     assert executor.closed
 
@@ -304,7 +304,7 @@ def test_ray_survives_the_loss_of_a_node(tmp_path, capsys):
 def test_ray_trains_the_same_bits(tmp_path):
     command = ("sweep", "sweep_helpers:six", "--only", "sgd", "--trials", "1", "--workers", "1", "--runs", tmp_path)
     done = riesz_process(*command, "--executor", "ray", "--accelerator", "cpu", env=ENVIRONMENT, check=0)
-    assert "On Ray on this machine: 1 trials at once" in done.stdout
+    assert "On Ray on this machine: 1 trial at once" in done.stdout
     (trial,) = Store(tmp_path).trials
     plain = train(trial.config, runs=tmp_path / "plain", data=data(), hardware=Hardware(accelerator="cpu"))
     assert outcome_bytes(plain.path) == outcome_bytes(trial.path)

@@ -355,7 +355,7 @@ def test_seeds_of_the_two_networks_differ_and_metrics_share_them(data_dir):
         ({"perceptual": 10.0, "perceptual_weights": "vgg19.pth"}, "weights/vgg19.pth"),
         ({"discriminator_options": ("scale=2",)}, "discriminator_options"),
         ({"model_options": ("width=0",)}, "width: expected an int of 1 or more, got 0"),
-        ({"model": "unet"}, "model 'unet' is not known"),
+        ({"model": "unet"}, "model: expected one of spade, or your own"),
     ],
 )
 def test_bad_setting_is_named(tmp_path, data_dir, changes, told):

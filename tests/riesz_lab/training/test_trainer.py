@@ -136,12 +136,12 @@ def test_optimizers_by_name_and_by_import_path(tmp_path, optimizer, options):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"optimizer": "sgdd"}, "Did you mean 'sgd'"),
+        ({"optimizer": "sgdd"}, "did you mean 'sgd'"),
         ({"optimizer": "torch.optim:Nothing"}, "has no 'Nothing'"),
         ({"optimizer_options": ("eps",)}, "expected name=value"),
         ({"optimizer_options": ("eps=1e-6",)}, "cannot be built with"),
-        ({"model": "resnet57"}, "Did you mean 'resnet56'"),
-        ({"task": "clasification"}, "Did you mean 'classification'"),
+        ({"model": "resnet57"}, "did you mean 'resnet56'"),
+        ({"task": "clasification"}, "did you mean 'classification'"),
         ({"backend": "cuda-magic"}, "expected one of"),
     ],
 )

@@ -94,6 +94,6 @@ def data_folder(given: Path | str | None = None) -> Path:
 
 def builtin(name: str) -> Builtin:
     if name not in DATASETS:
-        more = ", or your own as 'package.module:function' returning riesz_lab.Data"
-        raise ConfigError(unknown("dataset", name, DATASETS) + more)
+        own = "your own as 'package.module:function' returning riesz_lab.Data"
+        raise ConfigError(unknown("dataset", name, DATASETS, other=own))
     return DATASETS[name]

@@ -48,11 +48,8 @@ def load(name: str, folder: Path, label_set: str) -> Scenes:
         return Scenes(train, test, READERS[name].labels(label_set))
     if (folder / name / "train").is_dir():
         return pairs.load(folder / name)
-    raise ConfigError(
-        unknown("dataset", name, SCENES)
-        + f", a folder {folder / name} with {{train,test}}/{{images,masks}}, or your own as 'package.module:function' "
-        "returning riesz_lab.Scenes"
-    )
+    own = f"a folder {folder / name} with {{train,test}}/{{images,masks}}, or your own as 'package.module:function' "
+    raise ConfigError(unknown("dataset", name, SCENES, other=f"{own}returning riesz_lab.Scenes"))
 
 
 def verify(name: str, folder: Path) -> Iterator[tuple[str, bool, str]]:

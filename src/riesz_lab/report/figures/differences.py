@@ -9,6 +9,7 @@ from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.labels import COLORS, metric_kind, scale, score_label
 from riesz_lab.sweeps import Row, Table
+from riesz_lab.utils.amounts import count
 
 MAX_PANELS = 8
 INTERVALS = "Points are mean differences over pairs of trials with the same seed; bars are paired-t 95% intervals."
@@ -22,7 +23,7 @@ def overview(evidence: Evidence) -> Figure:
         " lower is better."
         if any(not table.higher_is_better for table in evidence.tables)
         else f"{INTERVALS} Right of zero, the method has the higher score.",
-        alt=f"Of {len(evidence.comparisons)} comparisons: {evidence.verdicts}.",
+        alt=f"Of {count(len(evidence.comparisons), 'comparison')}: {evidence.verdicts}.",
         panels=[_forest(table) for table in _compared(evidence.tables)[:MAX_PANELS]],
     )
 

@@ -11,6 +11,7 @@ from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, series_around
 from riesz_lab.report.labels import scale, short_scale
 from riesz_lab.sweeps import Table
+from riesz_lab.utils.amounts import count
 
 READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, lam in G": 4}
 """Ways to read lam, and their colours."""
@@ -65,7 +66,7 @@ def _panel(title: str, points: Points) -> Panel:
         if lams:
             mean_X = np.array([statistics.fmean(values) for values in scores])
             spread_X = np.array([statistics.stdev(values) if len(values) > 1 else 0.0 for values in scores])
-            note = f"one standard deviation, {max(map(len, scores))} trials"
+            note = f"one standard deviation, {count(max(map(len, scores)), 'trial')}"
             series.append(series_around(name, lams, mean_X, spread_X, color=color, dash=index, note=note))
     return Panel(title=title, x="lam", y="test accuracy in %", series=series)
 

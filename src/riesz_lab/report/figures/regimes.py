@@ -19,6 +19,7 @@ from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.sweeps import Row, Table
+from riesz_lab.utils.amounts import count
 
 CLAIMS = ("better", "worse", "no difference", "identical")
 """Verdicts that state something about a cell; the others are hatched."""
@@ -181,5 +182,6 @@ def _name(config: Config) -> str:
 def _setting(table: Table) -> str:
     config = table.sweep.arms[0].config
     images = "" if config.train_limit is None else f", {config.train_limit:,} training images"
+    epochs = count(config.epochs, "epoch")
     trials = max(len(row.trials) for row in table.rows.values())
-    return f"{dataset(config)}, {network(config.model)}, {config.epochs} epochs{images}, up to {trials} seeds per cell"
+    return f"{dataset(config)}, {network(config.model)}, {epochs}{images}, up to {count(trials, 'seed')} per cell"

@@ -10,6 +10,7 @@ from riesz_lab.report.evidence import Array, Evidence, Methods
 from riesz_lab.report.figure import Panel, Points, Series, series_around
 from riesz_lab.report.labels import color, score_label
 from riesz_lab.store.result import is_percent
+from riesz_lab.utils.amounts import count
 
 MAX_POINTS = 80
 """Points of a curve over epochs; longer ones are thinned to keep the page small."""
@@ -20,7 +21,7 @@ def band(name: str, x: Points, values_TX: Array, config: Config, times: float = 
     step = -(-len(x) // MAX_POINTS)
     x, values_TX = x[::-1][::step][::-1], values_TX[:, ::-1][:, ::step][:, ::-1]  # the last epoch stays
     spread_X = values_TX.std(0, ddof=1) * times if len(values_TX) > 1 else None
-    note = f"one standard deviation, {len(values_TX)} trials"
+    note = f"one standard deviation, {count(len(values_TX), 'trial')}"
     return series_around(name, x, values_TX.mean(0) * times, spread_X, color=color(config), note=note, **style)
 
 

@@ -11,6 +11,7 @@ from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_
 from riesz_lab.report.figure import Figure, Panel
 from riesz_lab.report.figures.series import band, epoch_panels
 from riesz_lab.report.labels import scale, short_scale
+from riesz_lab.utils.amounts import count
 
 SEGMENTATION_KEYS = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "test_miou")
 
@@ -43,7 +44,7 @@ def fid(evidence: Evidence) -> Figure:
         for panel in epoch_panels(evidence, methods, [score_of(methods)[0]])
     ]
     collapsed = (
-        f"{name}: {count_collapsed(trials)} of {len(trials)} trials collapsed or diverged"
+        f"{name}: {count_collapsed(trials)} of {count(len(trials), 'trial')} collapsed or diverged"
         for _, methods in settings
         for name, trials in methods.items()
     )

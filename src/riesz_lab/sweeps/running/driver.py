@@ -21,6 +21,7 @@ from riesz_lab.sweeps.running.executor import Ended, Executor
 from riesz_lab.sweeps.running.pending import Pending
 from riesz_lab.sweeps.running.worker import Accelerator, Train, TrialJob, train_config
 from riesz_lab.training.signals import Interrupts
+from riesz_lab.utils.amounts import count
 
 LOOK_EVERY = 0.5
 BUSY_DELAY = 2.0
@@ -97,7 +98,7 @@ class _Driver:
     def _stop(self) -> None:
         left = len(self.ready) + len(self.later) + len(self.running)
         raise StoppedError(
-            f"stopped with {len(self.pending.done)} trials complete and {left} to go; running ones are saved. "
+            f"stopped with {count(len(self.pending.done), 'trial')} complete and {left} to go; running ones are saved. "
             "Run the same command to continue"
         )
 

@@ -21,6 +21,7 @@ from typing import IO
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps.running.executor import Ended
 from riesz_lab.sweeps.running.worker import EXITS, TrialJob, run_process
+from riesz_lab.utils.amounts import count
 
 FORKS = sys.platform.startswith("linux")
 CONTEXT = multiprocessing.get_context("forkserver") if FORKS else multiprocessing.get_context("spawn")
@@ -35,7 +36,8 @@ class Local:
         self.slots = check_share("workers", workers, gpus or cores)
         self.threads = check_share("threads", threads, max(1, cores // self.slots))
         self.gpus = gpus
-        self.description = f"this machine: {self.slots} worker(s) with {self.threads} thread(s) each, {cores} cores"
+        each = f"{count(self.threads, 'thread')} each"
+        self.description = f"this machine: {count(self.slots, 'worker')} with {each}, {count(cores, 'core')}"
         self._running: dict[int, _Worker] = {}
         self._not_started: list[Ended] = []
 

@@ -15,6 +15,7 @@ from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.sweeps.running.executor import Ended
 from riesz_lab.sweeps.running.local import PATIENCE, available_cores, check_share
 from riesz_lab.sweeps.running.worker import TrialJob, work
+from riesz_lab.utils.amounts import count
 
 
 class OnRay:
@@ -30,7 +31,10 @@ class OnRay:
         self._work = self._ray.remote(num_cpus=self.threads, num_gpus=gpus, max_retries=retries, max_calls=1)(work)
         self._running: dict[Any, str] = {}
         where = f"at {address}" if address else "on this machine"
-        self.description = f"Ray {where}: {self.slots} trials at once, {self.threads} thread(s) and {gpus} GPU(s) each"
+        self.description = (
+            f"Ray {where}: {count(self.slots, 'trial')} at once, {count(self.threads, 'thread')} and "
+            f"{count(gpus, 'GPU')} each"
+        )
 
     @property
     def slots(self) -> int:
