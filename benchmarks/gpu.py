@@ -70,9 +70,10 @@ def traffic(kernel: Kernel, dtype: torch.dtype, geometry: Geometry, tile: Tile) 
     if tile.one:
         return Traffic(1, 0, 1, 0)
     recursive = kernel.stem in ("sobolev_tilde", "laplacian_smoothing")
-    passes = 3 if recursive and dtype == torch.float64 else 2  # in float64 the mean is taken off first
+    based = recursive and dtype == torch.float64  # the mean of the first panel is taken off the sums
+    again = 1 + tile.panel / geometry.n if based else 1
     bytes_in_all = geometry.entries * dtype.itemsize
-    return Traffic(1, passes - 1, 1, 2 * 8 * kernel.scratch(geometry, tile) / bytes_in_all)
+    return Traffic(1, again, 1, 2 * 8 * kernel.scratch(geometry, tile) / bytes_in_all)
 
 
 def geometry_of(shape: Shape) -> Geometry:

@@ -5,12 +5,16 @@ See triton_interpreter.py.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import mmap
 import sys
+import threading
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 import riesz
 from cases import OPERATORS, TOLERANCE, laid_out, relative_error
@@ -80,6 +84,85 @@ def test_threads_that_share_a_fast_path_launch_with_numbers_of_their_own(monkeyp
     wanted = expected(f, metric := riesz.ReweightedL2(lam=2.0), Axis(0))
     assert path([f], metric)
     assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
+
+
+def test_two_threads_that_direct_at_once_launch_with_addresses_and_numbers_of_their_own(monkeypatch):
+    """Each launch waits until the other thread has prepared its own."""
+    gradients = [torch.randn(8, 4) for _ in range(3)]
+    path = fast_path.TritonFastPath.of(gradients[:1], [ColumnView.open(gradients[0], Axis(0))])
+    metrics = [riesz.ReweightedL2(lam=float(2 + index)) for index in range(3)]
+    assert path(gradients[2:], metrics[2])  # what was uploaded last is neither thread's
+    both, launched = threading.Barrier(2, timeout=60), {}
+
+    def late(table, addresses, numbers):
+        both.wait()
+        launched[threading.get_ident()] = addresses.tolist(), numbers.tolist()
+
+    def work(index):
+        assert path([gradients[index]], metrics[index])
+        own[index] = launched[threading.get_ident()]
+
+    monkeypatch.setattr(launch, "launch_many", late)
+    own = {}
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index in range(2):
+        assert own[index] == ([gradients[index].data_ptr()], [2.0 + index, 1.0, 0.0, 0.0])
+
+
+def test_numbers_read_by_another_thread_meanwhile_stay_with_their_metric(monkeypatch):
+    """The other thread directs while this one reads the numbers of its metric, and once more afterwards."""
+    f = torch.randn(8, 4)
+    path = fast_path.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
+    mine, other = riesz.ReweightedL2(lam=2.0), riesz.ReweightedL2(lam=5.0)
+    launched, real = [], fast_path.numbers_of
+
+    def interrupted(metric):
+        if metric is mine:
+            thread = threading.Thread(target=path, args=([f], other))
+            thread.start()
+            thread.join()
+        return real(metric)
+
+    monkeypatch.setattr(launch, "launch_many", lambda table, addresses, numbers: launched.append(numbers.tolist()[0]))
+    monkeypatch.setattr(fast_path, "numbers_of", interrupted)
+    assert path([f], mine)
+    assert path([f], other)
+    assert launched == [5.0, 2.0, 5.0]
+
+
+def test_a_compiled_step_uploads_its_table_once(monkeypatch):
+    """What the operator runs on a GPU: addresses and numbers each time, the table the first time."""
+    uploads, real = [], table.upload
+
+    def counted(name):
+        return lambda *arguments: uploads.append(name) or real(*arguments)
+
+    monkeypatch.setattr(table, "upload", counted("table"))
+    monkeypatch.setattr(direct, "upload", counted("step"))
+    table.kept_table.cache_clear()
+    for strength in (1.0, 1.0, 0.2):
+        grads = [torch.randn(16, 3, 3), torch.randn(9, 5)]  # moved
+        wanted = [expected(g, riesz.SobolevTilde(strength), Axis(0)) for g in grads]
+        numbers = torch.tensor([strength, 1.0, 1.0], dtype=torch.float64)
+        direct.implementation(grads, [1, 16, 9, 1, 1, 9, 5, 1], 3, False, numbers)
+        assert all(relative_error(g, w) <= TOLERANCE[torch.float32] for g, w in zip(grads, wanted, strict=True))
+    assert uploads == ["table", "table"] + 3 * ["step", "step"]
+
+
+def test_uploads_stay_on_the_host_under_another_default_device():
+    """A tensor made on the device by torch.set_default_device would be copied there with a wait."""
+    f = torch.randn(8, 4)
+    wanted = expected(f, metric := riesz.ReweightedL2(), Axis(0))
+    table.kept_table.cache_clear()
+    for _ in range(2):
+        got = f.clone()
+        with torch.device("meta"):
+            riesz.precondition_(got, metric, backend="triton")
+        assert relative_error(got, wanted) <= TOLERANCE[torch.float32]
 
 
 def test_every_stream_has_tables_of_its_own(monkeypatch):
@@ -159,6 +242,26 @@ def test_a_capture_holds_kernels_that_were_compared_before_it_and_eager_elsewher
     assert verify.note() is None
 
 
+def test_whether_a_capture_runs_is_asked_of_the_gradients_device(monkeypatch):
+    current, capturing = [0], {1}
+
+    class Device:
+        def __init__(self, device):
+            self.index = device.index
+
+        def __enter__(self):
+            self.before, current[0] = current[0], self.index
+
+        def __exit__(self, *_):
+            current[0] = self.before
+
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current[0] in capturing)
+    assert direct.is_capturing(torch.device("cuda", 1))
+    assert not direct.is_capturing(torch.device("cuda", 0))
+    assert not direct.is_capturing(torch.device("cpu"))
+
+
 # -- first use ---------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +289,87 @@ def test_a_broken_kernel_is_caught_at_first_use_and_eager_serves(monkeypatch, ca
     (status,) = (status for status in riesz.backends() if status.name == "triton")
     assert "reweighted_l2 (float32" in status.reason
     assert "differs from eager by" in status.reason
+
+
+@triton.jit
+def first_program_alone(
+    address, block, geometry, numbers, scratch, DTYPE: tl.constexpr, ACC: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+):  # fmt: skip
+    if block == 0:
+        RIGHT(address, block, geometry, numbers, scratch, DTYPE, ACC, S, C, L, LEVELS, VECTOR, ONE)
+
+
+def kinds_by_stem():
+    kinds = {direct.STEMS[o.native_kind]: type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5)}
+    return [(stem, kinds[stem]) for stem in kernels.KERNELS]
+
+
+@pytest.mark.usefixtures("verified")
+@pytest.mark.parametrize("shape", [(5, 4), (600, 3)], ids=["vectors", "strided panels"])
+@pytest.mark.parametrize(("stem", "kind"), kinds_by_stem())
+def test_a_kernel_that_is_right_in_its_first_program_alone_is_caught(stem, kind, shape, monkeypatch):
+    module = importlib.import_module(f"riesz.backends.triton.{stem}")
+    monkeypatch.setitem(globals(), "RIGHT", module.direct)
+    monkeypatch.setattr(module, "direct", first_program_alone)
+    direct_all_([(torch.randn(shape), Axis(0))], kind())
+    assert "differs from eager" in verify.note()
+
+
+@pytest.mark.usefixtures("verified")
+@pytest.mark.parametrize(
+    ("kind", "index", "ignored"),
+    [(kind, index, ignored) for kind in (riesz.SobolevTilde, riesz.Sobolev, riesz.LaplacianSmoothing, riesz.ReweightedL2)
+     for index, ignored in enumerate((1.0, 1.0, 0.0))]
+    + [(riesz.SobolevTilde, 3, 0.0), (riesz.Sobolev, 3, 0.0), (riesz.Identity, 1, 1.0), (riesz.Identity, 2, 0.0)],
+)  # fmt: skip
+def test_a_kernel_that_ignores_a_number_is_caught(kind, index, ignored, monkeypatch):
+    real = launch.launch_many
+
+    def ignore(table, addresses, numbers):
+        real(table, addresses, numbers.index_fill(0, torch.tensor([index]), ignored))
+
+    monkeypatch.setattr(launch, "launch_many", ignore)
+    direct_all_([(torch.randn(10, 4), Axis(0))], kind())
+    assert "differs from eager" in verify.note()
+
+
+@pytest.mark.usefixtures("verified")
+@pytest.mark.parametrize("n", [10, 600])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", [riesz.SobolevTilde, riesz.Sobolev, riesz.LaplacianSmoothing, riesz.ReweightedL2])
+def test_a_kernel_of_half_types_that_only_scales_is_caught(kind, dtype, n, monkeypatch):
+    """Half types are compared to two or three digits: what a kernel does to a sample must show in those."""
+    from riesz.backends.triton import identity
+
+    module = importlib.import_module(f"riesz.backends.triton.{direct.kernel_of(kind()).stem}")
+    monkeypatch.setattr(module, "direct", identity.direct)
+    direct_all_([(torch.randn(n, 3, dtype=dtype), Axis(0))], kind())
+    assert "differs from eager" in verify.note()
+
+
+@pytest.mark.usefixtures("verified")
+def test_threads_that_use_a_broken_kernel_first_announce_it_once(monkeypatch, caplog):
+    compared, begun = [], threading.Event()
+
+    def compare(*arguments):
+        compared.append(arguments)
+        begun.wait(60)
+        return "the kernel is broken"
+
+    def work():
+        verify.is_trusted(kernel, "many", torch.float32, (tile,), torch.device("cpu"), None, None)
+
+    kernel, tile = kernels.KERNELS["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
+    monkeypatch.setattr(verify, "_compare", compare)
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    with caplog.at_level(logging.WARNING, "riesz"):
+        for thread in threads:
+            thread.start()
+        begun.set()
+        for thread in threads:
+            thread.join()
+    assert len(compared) == len(caplog.records) == 1
 
 
 @pytest.mark.usefixtures("verified")
