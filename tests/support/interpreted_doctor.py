@@ -7,6 +7,7 @@ import csv
 import pytest
 import torch
 
+from riesz import Centralization, ReweightedL2, SobolevTilde
 from riesz.backends import registry
 from riesz.backends.triton import identity, reweighted_l2, verify
 from riesz_lab.commands import doctor_gpu
@@ -21,6 +22,8 @@ def examine(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(registry, "_backends", backends)
     monkeypatch.setattr(verify, "_verdicts", {})
     monkeypatch.setattr(doctor_gpu, "SHAPES", ((9, 4), (7, 4, 3)))
+    monkeypatch.setattr(doctor_gpu, "KINDS", {k.kind_name(): k for k in (ReweightedL2, SobolevTilde, Centralization)})
+    monkeypatch.setattr(doctor_gpu, "LAYOUTS", {k: doctor_gpu.LAYOUTS[k] for k in ("contiguous", "strided")})
     monkeypatch.setattr(doctor_gpu, "TOLERANCE", {torch.float32: 5e-6})
     monkeypatch.setattr(doctor_gpu, "Encoder", lambda *sizes: torch.nn.Conv2d(3, 8, 3))
     monkeypatch.setattr(doctor_gpu, "milliseconds", lambda work, device: work() or 1.0)
@@ -72,4 +75,4 @@ def test_a_result_that_is_no_number_is_called_wrong(examine, monkeypatch):
     monkeypatch.setattr(doctor_gpu, "_error", lambda got, want: float("nan") if got.dim() == 3 else real(got, want))
     status, out, _ = examine()
     assert status == 1
-    assert "  WRONG identity float32 2 in one call along 0 contiguous: nan times the tolerance" in out
+    assert "  WRONG centralization float32 2 in one call along 0 contiguous: nan times the tolerance" in out

@@ -88,14 +88,16 @@ def direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
 def implementation(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
     """`riesz::direct_` on CUDA and HIP."""
     (operator,) = (operator for operator in KINDS.values() if operator.native_kind == kind)
-    metric = _with_numbers(operator, *numbers.tolist(), riemann=riemann)
+    strength, scale, blend = numbers.tolist()
+    metric = _with_numbers(operator, strength, scale, blend, riemann)
     quads = zip(views, *[iter(geometry)] * 4, strict=True)
     direct_([ColumnView(view, *numbers) for view, *numbers in quads], metric)
 
 
 def _with_numbers(kind: type[Operator], strength: float, scale: float, blend: float, riemann: bool) -> Operator:
     """The operator with those of the settings that its kind has."""
-    settings: dict[str | None, Any] = {"scale": scale, "blend": blend, "riemann": riemann, kind.strength_field: strength}
+    settings: dict[str | None, Any] = {kind.strength_field: strength, "scale": scale, "blend": blend}
+    settings["riemann"] = riemann
     return kind(**{field.name: settings[field.name] for field in kind.settings()})
 
 
