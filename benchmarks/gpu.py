@@ -69,9 +69,9 @@ class Traffic:
 def traffic(kernel: Kernel, dtype: torch.dtype, geometry: Geometry, tile: Tile) -> Traffic:
     if tile.one:
         return Traffic(1, 0, 1, 0)
-    recursive = kernel.stem in ("sobolev_tilde", "laplacian_smoothing")
-    based = recursive and dtype == torch.float64  # the mean of the first panel is taken off the sums
-    again = 1 + tile.panel / geometry.n if based else 1
+    # In float64 the recursive kernels take a base off their sums: the mean, or the mean of the first panel.
+    bases = {"laplacian_smoothing": 1.0, "sobolev_tilde": tile.panel / geometry.n}
+    again = 1 + (bases.get(kernel.stem, 0) if dtype == torch.float64 else 0)
     bytes_in_all = geometry.entries * dtype.itemsize
     return Traffic(1, again, 1, 2 * 8 * kernel.scratch(geometry, tile) / bytes_in_all)
 

@@ -92,7 +92,7 @@ def test_a_kernel_reads_its_gradient_as_often_as_the_model_says(variant):
     loops = len(re.findall(r"scf\.for ", build(variant, "sm_90").asm["ttgir"]))
     t = traffic(variant.kernel, variant.dtype, geometry, tile)
     assert loops == int(t.first + t.again)
-    assert t.total <= 3.1
+    assert t.total <= 4.1
 
 
 @pytest.mark.slow

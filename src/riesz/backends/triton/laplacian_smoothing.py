@@ -25,6 +25,7 @@ from riesz.backends.triton.columns import (
     rows_of,
     store_tile,
     total,
+    total_of_all,
 )
 
 # Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) are the same to 3e-10 of themselves, so the result
@@ -132,7 +133,7 @@ def direct(
         backward(columns, f, y, 0, n, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L)
     else:
         if WIDE:
-            base_C = total(load_panel(columns, 0, S, L), ACC, S, C, L) / (S * L)
+            base_C = total_of_all(columns, ACC, S, C, L) / n
         sum_C, ending_C, beginning_C = nothing_C, nothing_C, nothing_C
         weight_S1 = power(tl.arange(0, S) * L, log_z)[:, None]
         live_C, width = columns[4], geometry[1] * geometry[2]
