@@ -127,8 +127,8 @@ def _geometries(kernel: Kernel, n: int) -> Iterator[Geometry]:
         yield Geometry(n, 1, COLUMNS, 0, COLUMNS, 1)
 
 
-def compile_variant(variant: Variant, target: str) -> Compiled:
-    """Compile for a target by its name in TARGETS."""
+def build(variant: Variant, target: str) -> Any:
+    """What Triton makes of a variant for a target by its name in TARGETS."""
     import triton
     import triton.language as tl
     from triton.backends.compiler import GPUTarget
@@ -150,10 +150,13 @@ def compile_variant(variant: Variant, target: str) -> Compiled:
         attrs={(index,): [["tt.divisibility", 16]] for index in range(len(pointers))},
     )
     backend, architecture, warp = TARGETS[target]
-    compiled: Any = triton.compile(
-        source, target=GPUTarget(backend, architecture, warp), options={"num_warps": THREADS // warp}
-    )
-    read = _read_nvidia if backend == "cuda" else _read_amd
+    return triton.compile(source, target=GPUTarget(backend, architecture, warp), options={"num_warps": THREADS // warp})
+
+
+def compile_variant(variant: Variant, target: str) -> Compiled:
+    """What the compiler says of a variant for a target."""
+    compiled = build(variant, target)
+    read = _read_nvidia if TARGETS[target][0] == "cuda" else _read_amd
     what = (target, variant.kernel.stem, str(variant.dtype)[6:], variant.name)
     return Compiled(*what, *read(compiled), _is_owned(compiled.asm["ttgir"], variant))
 

@@ -1,13 +1,13 @@
-"""Launches of the Triton kernels in Triton's interpreter: repeated ones, captured ones, the comparison at first use.
+"""Launches of the Triton kernels in Triton's interpreter: repeated ones, captured ones, unusual gradients.
 
 See triton_interpreter.py.
 """
 
 from __future__ import annotations
 
-import logging
 import mmap
 import sys
+import threading
 
 import pytest
 import torch
@@ -15,7 +15,6 @@ import torch
 import riesz
 from cases import OPERATORS, TOLERANCE, laid_out, relative_error
 from riesz.backends.triton import direct, fast_path, kernels, launch, table, verify
-from riesz.backends.triton.tiles import Tile
 from riesz.layout.axis import Axis, ColumnView
 from triton_interpreter import direct_all_, expected
 
@@ -80,6 +79,89 @@ def test_threads_that_share_a_fast_path_launch_with_numbers_of_their_own(monkeyp
     wanted = expected(f, metric := riesz.ReweightedL2(lam=2.0), Axis(0))
     assert path([f], metric)
     assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
+
+
+def test_two_threads_that_direct_at_once_launch_with_addresses_and_numbers_of_their_own(monkeypatch):
+    """Neither thread launches before both have uploaded."""
+    gradients = [torch.randn(8, 4) for _ in range(3)]
+    path = fast_path.TritonFastPath.of(gradients[:1], [ColumnView.open(gradients[0], Axis(0))])
+    metrics = [riesz.ReweightedL2(lam=float(2 + index)) for index in range(3)]
+    assert path(gradients[2:], metrics[2])  # what was uploaded last is neither thread's
+    both, mine, launched, real = threading.Barrier(2, timeout=60), threading.local(), {}, fast_path._Launch.prepare
+
+    def late(*arguments):
+        start = real(*arguments)
+        both.wait()
+        return start
+
+    def record(table, addresses, numbers):
+        both.wait()
+        launched[mine.index] = addresses.tolist(), numbers.tolist()
+
+    def work(index):
+        mine.index = index
+        assert path([gradients[index]], metrics[index])
+
+    monkeypatch.setattr(fast_path._Launch, "prepare", late)
+    monkeypatch.setattr(launch, "launch_many", record)
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert launched == {index: ([gradients[index].data_ptr()], [2.0 + index, 1.0, 0.0, 0.0]) for index in range(2)}
+
+
+def test_numbers_read_by_another_thread_meanwhile_stay_with_their_metric(monkeypatch):
+    """The other thread directs while this one reads the numbers of its metric, and once more afterwards."""
+    f = torch.randn(8, 4)
+    path = fast_path.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
+    mine, other = riesz.ReweightedL2(lam=2.0), riesz.ReweightedL2(lam=5.0)
+    launched, real = [], fast_path.numbers_of
+
+    def interrupted(metric):
+        if metric is mine:
+            thread = threading.Thread(target=path, args=([f], other))
+            thread.start()
+            thread.join()
+        return real(metric)
+
+    monkeypatch.setattr(launch, "launch_many", lambda table, addresses, numbers: launched.append(numbers.tolist()[0]))
+    monkeypatch.setattr(fast_path, "numbers_of", interrupted)
+    assert path([f], mine)
+    assert path([f], other)
+    assert launched == [5.0, 2.0, 5.0]
+
+
+def test_a_compiled_step_uploads_its_table_once(monkeypatch):
+    """What the operator runs on a GPU: addresses and numbers each time, the table the first time."""
+    uploads, real = [], table.upload
+
+    def counted(name):
+        return lambda *arguments: uploads.append(name) or real(*arguments)
+
+    monkeypatch.setattr(table, "upload", counted("table"))
+    monkeypatch.setattr(direct, "upload", counted("step"))
+    table.kept_table.cache_clear()
+    for strength in (1.0, 1.0, 0.2):
+        grads = [torch.randn(16, 3, 3), torch.randn(9, 5)]  # moved
+        wanted = [expected(g, riesz.SobolevTilde(strength), Axis(0)) for g in grads]
+        numbers = torch.tensor([strength, 1.0, 1.0], dtype=torch.float64)
+        direct.implementation(grads, [1, 16, 9, 1, 1, 9, 5, 1], 3, False, numbers)
+        assert all(relative_error(g, w) <= TOLERANCE[torch.float32] for g, w in zip(grads, wanted, strict=True))
+    assert uploads == ["table", "table"] + 3 * ["step", "step"]
+
+
+def test_uploads_stay_on_the_host_under_another_default_device():
+    """A tensor made on the device by torch.set_default_device would be copied there with a wait."""
+    f = torch.randn(8, 4)
+    wanted = expected(f, metric := riesz.ReweightedL2(), Axis(0))
+    table.kept_table.cache_clear()
+    for _ in range(2):
+        got = f.clone()
+        with torch.device("meta"):
+            riesz.precondition_(got, metric, backend="triton")
+        assert relative_error(got, wanted) <= TOLERANCE[torch.float32]
 
 
 def test_every_stream_has_tables_of_its_own(monkeypatch):
@@ -159,91 +241,24 @@ def test_a_capture_holds_kernels_that_were_compared_before_it_and_eager_elsewher
     assert verify.note() is None
 
 
-# -- first use ---------------------------------------------------------------------------------------------------------
+def test_whether_a_capture_runs_is_asked_of_the_gradients_device(monkeypatch):
+    current, capturing = [0], {1}
 
+    class Device:
+        def __init__(self, device):
+            self.index = device.index
 
-@pytest.fixture
-def verified(monkeypatch):
-    monkeypatch.setenv("RIESZ_VERIFY", "1")
-    monkeypatch.setattr(verify, "_verdicts", {})
+        def __enter__(self):
+            self.before, current[0] = current[0], self.index
 
+        def __exit__(self, *_):
+            current[0] = self.before
 
-@pytest.mark.usefixtures("verified")
-def test_a_broken_kernel_is_caught_at_first_use_and_eager_serves(monkeypatch, caplog):
-    from riesz.backends.triton import identity, reweighted_l2
-
-    monkeypatch.setattr(reweighted_l2, "direct", identity.direct)  # forgets the mean
-    metric = riesz.ReweightedL2(lam=2.0)
-    with caplog.at_level(logging.WARNING, "riesz"):
-        for _ in range(3):
-            f = torch.randn(12, 4)
-            wanted = expected(f, metric, Axis(0))
-            riesz.precondition_(f, metric, backend="triton")
-            assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
-    (record,) = caplog.records
-    assert "reweighted_l2 (float32" in record.message
-    assert "eager serves in its place" in record.message
-    (status,) = (status for status in riesz.backends() if status.name == "triton")
-    assert "reweighted_l2 (float32" in status.reason
-    assert "differs from eager by" in status.reason
-
-
-@pytest.mark.usefixtures("verified")
-@pytest.mark.parametrize("place", [None, -1, 0])
-def test_a_kernel_that_writes_outside_its_gradient_is_caught(place):
-    def check(memory, geometry):
-        memory.mul_(2)
-
-    def run(samples, geometries):
-        (memory,), (geometry,) = samples, geometries
-        check(memory, geometry)
-        if place is not None:
-            outside = memory.storage_offset() + (place if place < 0 else geometry.span)
-            memory.as_strided((1,), (1,), outside).add_(1)
-
-    kernel, tile = kernels.KERNELS["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
-    trusted = verify.is_trusted(kernel, "many", torch.float32, (tile,), torch.device("cpu"), run, check)
-    assert trusted == (place is None)
-
-
-@pytest.mark.usefixtures("verified")
-def test_a_kernel_that_does_not_compile_is_not_used(monkeypatch):
-    def fail(*arguments):
-        raise RuntimeError("no such instruction")
-
-    monkeypatch.setattr(launch, "launch_many", fail)
-    f, metric = torch.randn(6, 4), riesz.SobolevTilde(0.3)
-    wanted = expected(f, metric, Axis(0))
-    riesz.precondition_(f, metric, backend="triton")
-    assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
-    assert "does not run: RuntimeError: no such instruction" in verify.note()
-
-
-@pytest.mark.usefixtures("verified")
-@pytest.mark.parametrize("stem", kernels.KERNELS)
-def test_every_kernel_passes_its_first_use_once(stem, monkeypatch):
-    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and direct.STEMS[o.native_kind] == stem}
-    samples = []
-    real = verify._compare
-    monkeypatch.setattr(verify, "_compare", lambda *arguments: samples.append(1) or real(*arguments))
-    for _ in range(2):
-        grads = [torch.randn(10, 8), torch.randn(300, 3), torch.randn(70, 4, dtype=torch.float16)]
-        direct_all_([(g, Axis(0)) for g in grads], kind())
-    assert verify.note() is None
-    assert len(samples) == len(verify._verdicts) >= 2
-
-
-@pytest.mark.usefixtures("verified")
-def test_the_launch_of_several_tiles_is_compared_as_a_whole(monkeypatch):
-    """What runs is compiled for all tiles of the launch; a comparison tile by tile would compile other kernels."""
-    launched = []
-    real = launch.launch_many
-    monkeypatch.setattr(launch, "launch_many", lambda table, *rest: launched.append(table.tiles) or real(table, *rest))
-    grads = [torch.randn(10, 8), torch.randn(40, 3), torch.randn(7, 3)]
-    riesz.precondition_(grads, riesz.ReweightedL2(), backend="triton")
-    assert len(launched) == 2
-    assert launched[0] == launched[1]
-    assert len(launched[0]) > 1
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current[0] in capturing)
+    assert direct.is_capturing(torch.device("cuda", 1))
+    assert not direct.is_capturing(torch.device("cuda", 0))
+    assert not direct.is_capturing(torch.device("cpu"))
 
 
 # -- unusual gradients -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import torch
 
 import riesz
 from cases import LAYOUTS, OPERATORS, TOLERANCE, laid_out, random_operator, relative_error
-from kernel_oracle import by_fft
+from kernel_oracle import EXTENDED, by_fft, in_extended_precision
 from riesz.backends.triton import direct, kernels, launch
 from riesz.layout.axis import Axis, ColumnView
 from triton_interpreter import direct_all_, expected
@@ -88,6 +88,27 @@ def test_long_columns_hold_their_digits(metric, n):
     wanted = by_fft(metric, f)
     direct_all_([(f, Axis(0))], metric)
     assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.skipif(not EXTENDED, reason="this machine has no numbers beyond float64 to solve in")
+@pytest.mark.parametrize("metric", [riesz.SobolevTilde(0.01, blend=0.0), riesz.Sobolev(0.01)], ids=str)
+def test_the_common_part_of_a_long_float64_column_costs_the_rest_no_digits(metric):
+    """The mean of a column, or of its first panel, is taken off before it is summed; here they differ."""
+    f = torch.randn(700, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 1e6
+    f[:128, 2:] -= 1.0
+    wanted = in_extended_precision(metric, f)
+    direct_all_([(f, Axis(0))], metric)
+    deviation = (wanted - wanted.mean(0)).abs().max()
+    assert ((f - wanted).abs().max() / deviation).item() <= 1.5e-9
+
+
+@pytest.mark.skipif(not EXTENDED, reason="this machine has no numbers beyond float64 to solve in")
+@pytest.mark.parametrize("metric", [riesz.SobolevTilde(1.0, blend=0.0), riesz.Sobolev(1.0)], ids=str)
+def test_long_float64_columns_hold_their_digits(metric):
+    f = torch.randn(5000, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    wanted = in_extended_precision(metric, f)
+    direct_all_([(f, Axis(0))], metric)
+    assert relative_error(f, wanted) <= TOLERANCE[torch.float64] / 2
 
 
 @pytest.mark.parametrize("strength", [1e-6, 1e6, 1e9, 1e20])

@@ -12,6 +12,7 @@ import triton.language as tl
 import triton.runtime.interpreter as interpreter
 
 from riesz.backends.dispatch import direct_
+from riesz.backends.triton import verify
 from riesz.layout.axis import ColumnView
 
 _patch_lang, _run_grid = interpreter._patch_lang, interpreter.GridExecutor.__call__
@@ -55,6 +56,12 @@ def interpreter_patches_once_per_launch():
 def unverified(monkeypatch):
     """These tests compare more than the first-use check does; those of the check itself switch it on."""
     monkeypatch.setenv("RIESZ_VERIFY", "0")
+
+
+@pytest.fixture
+def verified(monkeypatch):
+    monkeypatch.setenv("RIESZ_VERIFY", "1")
+    monkeypatch.setattr(verify, "_verdicts", {})
 
 
 def wide(tensor):

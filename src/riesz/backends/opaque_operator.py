@@ -79,9 +79,12 @@ def count_writes(tensors: Sequence[Tensor]) -> None:
 
 
 def _stacked(metric: Operator) -> Tensor:
-    """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing."""
+    """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing.
+
+    On the CPU whatever torch.set_default_device says: its device would have a say in which implementation runs.
+    """
     numbers = metric.native_numbers()
     if not torch.compiler.is_compiling():
         # A new tensor belongs to the mode it is made in; those of `as_tensors` do not.
-        return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
-    return torch.stack([torch.as_tensor(number, dtype=torch.float64) for number in numbers])
+        return torch.tensor([float(number) for number in numbers], dtype=torch.float64, device="cpu")
+    return torch.stack([torch.as_tensor(number, dtype=torch.float64, device="cpu") for number in numbers])

@@ -50,10 +50,13 @@ class TracedStep:
         return all(parameter is seen for parameter, seen in zip(parameters, self._seen, strict=True))
 
     def direct_(self, backend: str) -> None:
+        seen: set[Any] = set()
         for metric, targets in self._groups:
             columns = []
             for name, parameter, axis in targets:
-                if parameter.grad is not None:
+                # One gradient tensor may be reached twice; it is directed once.
+                if parameter.grad is not None and parameter.grad not in seen:
+                    seen.add(parameter.grad)
                     check_writable(parameter.grad, f"the gradient of {name!r}", axis)
-                    columns.append(ColumnView.open(parameter.grad, axis))
+                    columns.append(ColumnView.open(parameter.grad, axis, metric.mixes_columns))
             direct_(columns, metric, backend)

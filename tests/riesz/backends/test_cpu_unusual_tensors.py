@@ -85,7 +85,9 @@ def test_fake_tensors_pass_and_meta_tensors_are_refused():
         riesz.precondition_(torch.empty(6, 5, device="meta"), METRIC, backend="cpu")
 
 
-def test_a_dispatch_mode_sees_one_operator():
+@pytest.mark.parametrize("default", ["cpu", "meta"])
+def test_a_dispatch_mode_sees_one_operator(default):
+    """Under any default device: the metric's numbers stay on the CPU, or another implementation would run."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Seen(TorchDispatchMode):
@@ -100,7 +102,7 @@ def test_a_dispatch_mode_sees_one_operator():
     f = torch.randn(6, 5)
     wanted = expected(f, METRIC)
     riesz.precondition_([f.clone()], METRIC)
-    with Seen() as seen:
+    with torch.device(default), Seen() as seen:
         riesz.precondition_([f], METRIC)
     assert "riesz.direct_.default" in seen.names
     assert relative_error(f, wanted) <= 5e-6

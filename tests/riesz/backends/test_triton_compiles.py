@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import pytest
 import torch
-from benchmarks.gpu_compile import TARGETS, Variant, compile_variant, launches, load, variants
+from benchmarks.gpu import traffic
+from benchmarks.gpu_compile import TARGETS, Variant, build, compile_variant, launches, load, variants
 
+from riesz.backends.triton.tiles import Geometry
 from riesz.backends.triton.verify import sample_geometry
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
@@ -57,6 +60,39 @@ def test_the_usual_variants_compile_without_spilling(stem, target):
     usual = [v for v in USUAL if v.kernel.stem == stem][-1:] or [v for v in ALL if v.kernel.stem == stem][:1]
     for variant in usual:
         check(variant, target)
+
+
+PANELS = [v for v in variants((torch.float32, torch.float64)) if v.tiles[0].vector > 1 and not v.tiles[0].one]
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("variant", [v for v in PANELS if v.kernel.leaves_ends], ids=str)
+def test_a_barrier_for_all_memory_stands_between_writing_and_reading_the_ends(variant, target):
+    """Other threads read an end than wrote it. What else synchronises threads on AMD is for shared memory alone."""
+    compiled, columns = build(variant, target), variant.tiles[0].columns
+    lines = compiled.asm["ttgir"].splitlines()
+    ends = rf" : tensor<{columns}x!tt\.ptr<f64>"
+    writes, reads, barriers = (
+        [number for number, line in enumerate(lines) if re.search(pattern, line)]
+        for pattern in (rf"tt\.store .*{ends}", rf"tt\.load .*{ends}", r"ttg\.barrier all")
+    )
+    assert writes
+    assert reads
+    assert any(max(writes) < barrier < min(reads) for barrier in barriers)
+    if target == "gfx942":
+        fences = re.findall(r"fence syncscope\(\"workgroup\"\) (\w+), (.*)", compiled.asm["llir"])
+        assert {order for order, where in fences if "!mmra" not in where} == {"release", "acquire"}
+
+
+@pytest.mark.parametrize("variant", PANELS, ids=str)
+def test_a_kernel_reads_its_gradient_as_often_as_the_model_says(variant):
+    """Loops over panels in the compiled kernel: all but the last read, the last reads and writes."""
+    (tile,), n = variant.tiles, 1 << 14
+    geometry = Geometry(n, 1, 1 << 14, 0, 1 << 14, 1)
+    loops = len(re.findall(r"scf\.for ", build(variant, "sm_90").asm["ttgir"]))
+    t = traffic(variant.kernel, variant.dtype, geometry, tile)
+    assert loops == int(t.first + t.again)
+    assert t.total <= 4.1
 
 
 @pytest.mark.slow

@@ -119,6 +119,54 @@ def test_an_attached_step_breaks_the_graph_no_more_often_than_a_plain_one(kind):
     assert breaks[0] == breaks[1]
 
 
+@pytest.mark.parametrize("metric", [riesz.Centralization(), riesz.SobolevTilde(0.2)], ids=str)
+@pytest.mark.usefixtures("compiled", "without_torchs_break")
+def test_a_compiled_step_directs_complex_gradients_as_a_plain_one_does(metric):
+    parameter = torch.nn.Parameter(torch.zeros(8, 4, 3, 3, dtype=torch.complex64))
+    optimizer = torch.optim.SGD([parameter], lr=0.0)
+    riesz.attach(optimizer, metric=metric)
+    step = torch.compile(lambda: optimizer.step(), backend="eager")
+    f = torch.randn(8, 4, 3, 3, dtype=torch.complex64) + 1
+    directed = []
+    for take in (optimizer.step, step):
+        parameter.grad = f.clone()
+        take()
+        directed.append(parameter.grad)
+    assert torch.equal(*directed)
+    assert not torch.equal(directed[0], f)
+
+
+@pytest.mark.parametrize("order", [[True], [False, True]], ids=["at once", "later"])
+@pytest.mark.usefixtures("compiled", "without_torchs_break")
+def test_a_compiled_step_directs_a_gradient_of_two_parameters_once(order):
+    """Not the other order: torch does not notice that tensors which were one are two, with riesz or without."""
+    parameters = [torch.nn.Parameter(torch.zeros(8, 4, 3, 3)) for _ in range(2)]
+    optimizer = torch.optim.SGD(parameters, lr=0.0)
+    attachment = riesz.attach(optimizer, metric=riesz.SobolevTilde(0.2))
+    step = torch.compile(lambda: optimizer.step(), backend="eager", fullgraph=True)
+    for shared in order:
+        f = torch.randn(8, 4, 3, 3)
+        parameters[0].grad = f.clone()
+        parameters[1].grad = parameters[0].grad if shared else f.clone()
+        step()
+        for parameter in parameters:
+            assert relative_error(parameter.grad, by_hand(attachment.metric, f)) <= 2e-6
+
+
+@pytest.mark.usefixtures("compiled", "without_torchs_break")
+def test_a_compiled_step_directs_under_another_default_device():
+    """The metric's numbers are on the CPU: on another device, that device's implementation would run."""
+    parameter = torch.nn.Parameter(torch.zeros(8, 4, 3, 3))
+    optimizer = torch.optim.SGD([parameter], lr=0.0)
+    attachment = riesz.attach(optimizer, metric=riesz.SobolevTilde(0.2))
+    step = torch.compile(lambda: optimizer.step(), backend="eager", fullgraph=True)
+    f = torch.randn(8, 4, 3, 3)
+    parameter.grad = f.clone()
+    with torch.device("meta"):
+        step()
+    assert relative_error(parameter.grad, by_hand(attachment.metric, f)) <= 2e-6
+
+
 @pytest.mark.usefixtures("compiled")
 def test_a_compiled_step_follows_a_param_group_that_is_added():
     model = network()

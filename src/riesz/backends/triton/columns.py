@@ -114,8 +114,8 @@ def entry(
 ):
     """f - base in row l of every piece, zero past the end; the base is zero where sums have digits to spare.
 
-    Sums of float32 in float64 have: their mean is taken off afterwards. In float64 there are none, so it is taken off
-    first, and a column's common part, however large, costs the rest no precision.
+    Sums of float32 in float64 have: their mean is taken off afterwards. In float64 there are none, so it, or that of a
+    panel, is taken off first, and a column's common part, however large, costs the rest no precision.
     """
     x_SC = f[l].to(ACC)
     if WIDE:

@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,12 +89,25 @@ def implementation(views: list[Tensor], geometry: list[int], kind: int, riemann:
     """`riesz::direct_` on CUDA and HIP."""
     (operator,) = (operator for operator in KINDS.values() if operator.native_kind == kind)
     strength, scale, blend = numbers.tolist()
-    settings = {"scale": scale, "blend": blend, operator.strength_field: strength}
-    settings |= {"riemann": True} if riemann else {}
-    allowed = {field.name for field in operator.settings()}
-    metric = operator(**{name: value for name, value in settings.items() if name in allowed})
+    metric = _with_numbers(operator, strength, scale, blend, riemann)
     quads = zip(views, *[iter(geometry)] * 4, strict=True)
     direct_([ColumnView(view, *numbers) for view, *numbers in quads], metric)
+
+
+def _with_numbers(kind: type[Operator], strength: float, scale: float, blend: float, riemann: bool) -> Operator:
+    """The operator with those of the settings that its kind has."""
+    settings: dict[str | None, Any] = {kind.strength_field: strength, "scale": scale, "blend": blend}
+    settings["riemann"] = riemann
+    return kind(**{field.name: settings[field.name] for field in kind.settings()})
+
+
+def _sample_of(kind: type[Operator]) -> Operator:
+    """An operator to compare a kernel by: each of its numbers changes a sample by more than half types round.
+
+    Not the numbers in use: they may be extreme, where eager has fewer digits, or hide a number by being 0 or 1.
+    """
+    strength = 0.01 if kind.native_kind in (SOBOLEV, SOBOLEV_TILDE) else 2.0
+    return _with_numbers(kind, strength, scale=0.75, blend=0.5, riemann=True)
 
 
 def _direct_group_(columns: Sequence[ColumnView], metric: Operator) -> None:
@@ -169,7 +183,11 @@ def launch(table: Table, addresses: Tensor, numbers: Tensor) -> None:
 
 
 def is_capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    """Whether the stream that a launch on this device goes to is being captured; torch asks the current device's."""
+    if device.type != "cuda":
+        return False
+    with torch.cuda.device(device):
+        return bool(torch.cuda.is_current_stream_capturing())
 
 
 def precedes_capture(device: torch.device) -> bool:
@@ -181,7 +199,7 @@ def is_trusted(
     kernel: Kernel, dtype: torch.dtype, tiles: tuple[Tile, ...], device: torch.device, metric: Operator
 ) -> bool:
     """Whether a launch with these tiles agrees with eager here; compared at first use."""
-    sample = type(metric)()  # numbers of its own: those of the metric may be extreme, where eager has fewer digits
+    sample = _sample_of(type(metric))
 
     def run(samples: Sequence[Tensor], geometries: Sequence[Geometry]) -> None:
         table = Table.of(kernel, dtype, [(geometry, True) for geometry in geometries], device)
@@ -199,7 +217,7 @@ def is_trusted(
 
 def is_single_trusted(kernel: Kernel, dtype: torch.dtype, tile: Tile, device: torch.device, metric: Operator) -> bool:
     """Whether a launch of a single gradient agrees with eager here; not if it was not compared before a capture."""
-    sample = type(metric)()
+    sample = _sample_of(type(metric))
 
     def run(samples: Sequence[Tensor], geometries: Sequence[Geometry]) -> None:
         from riesz.backends.triton.launch import launch_single
@@ -216,4 +234,4 @@ def _direct_sample_(memory: Tensor, geometry: Geometry, metric: Operator) -> Non
     sizes = (geometry.outer, geometry.n, geometry.inner)
     strides = (geometry.stride_outer, geometry.stride_row, geometry.stride_inner)
     columns_ONI = memory.as_strided(sizes, strides, memory.storage_offset())
-    EAGER.direct_([ColumnView(columns_ONI, *sizes)], metric)
+    EAGER.direct_([ColumnView(columns_ONI, *sizes, geometry.blocks)], metric)

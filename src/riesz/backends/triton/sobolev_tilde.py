@@ -19,7 +19,6 @@ from riesz.backends.triton.columns import (
     rows_of,
     store_tile,
     total,
-    total_of_all,
 )
 
 
@@ -95,7 +94,7 @@ def direct(
         sum_C, j_C, jj_C = of_column(s0_SC, s1_SC, s2_SC, 0, n, ACC, S, L)
     else:
         if WIDE:
-            base_C = total_of_all(columns, ACC, S, C, L) / n
+            base_C = total(load_panel(columns, 0, S, L), ACC, S, C, L) / (S * L)
         sum_C, j_C, jj_C = tl.zeros((C,), ACC), tl.zeros((C,), ACC), tl.zeros((C,), ACC)
         for first in range(0, n, S * L):
             f = load_panel(columns, first, S, L)

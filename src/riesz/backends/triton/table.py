@@ -111,6 +111,6 @@ def upload(values: object, dtype: torch.dtype, device: torch.device) -> Tensor:
 
     The copy starts from pinned memory of torch's host allocator, which does not hand it out again before the copy ran.
     """
-    if device.type == "cpu":
-        return torch.tensor(values, dtype=dtype)
-    return torch.tensor(values, dtype=dtype, pin_memory=True).to(device, non_blocking=True)
+    # On the CPU whatever torch.set_default_device says: a tensor made on the device would wait for it.
+    host = torch.tensor(values, dtype=dtype, device="cpu", pin_memory=device.type != "cpu")
+    return host.to(device, non_blocking=True)

@@ -1,14 +1,16 @@
 """Each kernel is compared with eager before its first use on a device, and not used there if they differ.
 
 What is compared is the very kernel that is about to run: the entry point, dtype and all tiles of a launch, with one
-sample per tile. A sample has the tile's layout and a few columns, with a margin around it that must stay as it is. The
-outcome is remembered per device; Triton and torch cannot change within a process. `RIESZ_VERIFY=0` turns it off.
+sample per tile. A sample has the tile's layout and columns for more than one program, with a margin around it that must
+stay as it is. The outcome is remembered per device; Triton and torch cannot change within a process. `RIESZ_VERIFY=0`
+turns it off.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 
 import torch
@@ -27,6 +29,7 @@ Tiles = tuple[Tile, ...]
 Key = tuple[str, str, torch.dtype, Tiles, torch.device]
 
 _verdicts: dict[Key, str | None] = {}
+_comparing = threading.Lock()
 
 
 def is_on() -> bool:
@@ -58,33 +61,39 @@ def is_trusted(
     if key not in _verdicts:
         if not may_wait:
             return False
-        _verdicts[key] = _compare(kernel, dtype, tiles, device, run, check)
-        if (reason := _verdicts[key]) is not None:
-            logging.getLogger("riesz").warning("%s; eager serves in its place", reason)
+        with _comparing:
+            if key not in _verdicts:  # another thread may have compared it meanwhile
+                reason = _compare(kernel, dtype, tiles, device, run, check)
+                if reason is not None:
+                    logging.getLogger("riesz").warning("%s; eager serves in its place", reason)
+                _verdicts[key] = reason
     return _verdicts[key] is None
 
 
 def note() -> str | None:
     """Which kernels are not used, and why; None if all agreed so far."""
-    return "; ".join(reason for reason in _verdicts.values() if reason is not None) or None
+    return "; ".join(reason for reason in list(_verdicts.values()) if reason is not None) or None
 
 
 def sample_geometry(kernel: Kernel, tile: Tile, dtype: torch.dtype) -> Geometry:
-    """A small gradient that the kernel tiles in this way."""
+    """A gradient that the kernel tiles in this way: as small as it can be with a second program that is not full."""
     if kernel.stem == "identity":
         entries = tile.columns * tile.rows + tile.vector
         return Geometry(1, 1, entries, entries, entries, 1 if tile.vector > 1 else 2)
     if kernel.stem == "centralization":
         count = tile.columns * tile.rows + (0 if tile.one else tile.columns)
+        n = tile.pieces // 2 + 3  # of two blocks: a few rows more than one program takes
         if tile.vector > 1:
-            return Geometry(3, 1, count, 0, count, 1)
-        return Geometry(3, 2, count // 2, 3 * count, count, 2)
+            return Geometry(n, 2, count, n * count, count, 1, blocks=2)
+        return Geometry(n, 4, count // 2, n * count, count, 2, blocks=2)
     # Not a whole number of pieces: the end of a column is where mistakes are made.
     longest_whole = MOST_PIECES * kernel.registers[dtype.itemsize].whole
     n = max(tile.panel - tile.rows // 2, 1) if tile.one else max(2 * tile.panel, longest_whole) + tile.rows + 1
     if tile.vector > 1:
-        return Geometry(n, 1, 2 * tile.vector, 0, 2 * tile.vector, 1)
-    return Geometry(n, 2, 3, 6 * n, 6, 2)
+        inner = tile.columns + 2 * tile.vector
+        return Geometry(n, 1, inner, 0, inner, 1)
+    inner = tile.columns // 2 + 3
+    return Geometry(n, 2, inner, 2 * inner * n, 2 * inner, 2)
 
 
 def _compare(
@@ -101,7 +110,7 @@ def _compare(
     got = []
     for geometry in geometries:
         values = torch.randn(geometry.span + 2 * MARGIN, generator=generator, dtype=torch.float64, device="cpu")
-        got.append(values.to(dtype).to(device))
+        got.append((values + 1).to(dtype).to(device))  # with a mean, which most kernels treat apart
     wanted = [sample.clone() for sample in got]
     try:
         run([_within(sample) for sample in got], geometries)
