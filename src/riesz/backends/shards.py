@@ -1,6 +1,7 @@
 """The compiled kernels for shards: columns whose rows are on several ranks, the sums they exchange and their solution.
 
-Addresses of gradients are passed at every call. Everything else is fixed when the kernels are made.
+Addresses of gradients are passed at every call, numbers of the metrics when they change. Everything else is fixed when
+the kernels are made.
 """
 
 from __future__ import annotations
@@ -22,37 +23,48 @@ MAX_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
+class RunNumbers:
+    """What a run needs of its metric's numbers. Runs of the same rows share it.
+
+    Attributes:
+        metric: what the run solves by itself.
+        table_KL: the weights of the sums of each column, in float64; no rows where nothing is sent.
+        alone: starting values per sum of the run's own, of shape (3, K); None where the kernels must work them out.
+        coupling: starting values per sum of each partner, of shape (3, partners * K).
+    """
+
+    metric: Operator
+    table_KL: Tensor
+    alone: Tensor | None
+    coupling: Tensor
+
+
+@dataclass(frozen=True)
 class ShardRun:
     """A run of rows of some columns of one gradient: entry (row, column) is `data[row * stride + column]`.
 
     Attributes:
         rows, columns, stride, dtype: of the block of memory.
-        table_KL: the weights of the sums of each column, in float64; no rows where nothing is sent.
         exact: how many of the sums, from the first, are stored in float64; the others have `inexact_dtype`.
         lead: entries from one sum of a column to the next.
         exact_offset, inexact_offset: bytes from the start of the buffer to this run's first sums.
-        metric: what the run solves by itself.
         solves_alone: whether the solution starts from that of the run by itself.
-        alone: its starting values per sum of the run's own, of shape (3, K); None where the kernels must work them out.
-        coupling: starting values per sum of each partner, of shape (3, partners * K).
         partner_offsets: by partner, the bytes to its exact and to its inexact sums in what is received.
+        numbers: what changes with the metric.
     """
 
     rows: int
     columns: int
     stride: int
     dtype: torch.dtype
-    table_KL: Tensor
     exact: int
     inexact_dtype: torch.dtype
     lead: int
     exact_offset: int
     inexact_offset: int
-    metric: Operator
     solves_alone: bool
-    alone: Tensor | None
-    coupling: Tensor
     partner_offsets: tuple[tuple[int, int], ...]
+    numbers: RunNumbers
 
 
 class ShardKernels:
@@ -64,27 +76,37 @@ class ShardKernels:
         self._native = native
         self._count = len(runs)
         self._shards = (CShard * len(runs))()
-        self._kept: list[object] = []  # the memory that the structs point to
+        self._offsets = [array("q", [offset for pair in run.partner_offsets for offset in pair]) for run in runs]
         own = 0
-        for shard, run in zip(self._shards, runs, strict=True):
-            table, coupling = run.table_KL.contiguous(), run.coupling.contiguous()
-            offsets = array("q", [offset for pair in run.partner_offsets for offset in pair])
-            self._kept += [table, coupling, offsets]
+        for shard, run, offsets in zip(self._shards, runs, self._offsets, strict=True):
             shard.rows, shard.columns, shard.stride, shard.dtype = run.rows, run.columns, run.stride, DTYPES[run.dtype]
-            shard.terms, shard.exact, shard.lead = len(table), run.exact, run.lead
+            shard.terms, shard.exact, shard.lead = len(run.numbers.table_KL), run.exact, run.lead
             shard.inexact_dtype = DTYPES[run.inexact_dtype]
             shard.exact_offset, shard.inexact_offset = run.exact_offset, run.inexact_offset
-            shard.table, shard.coupling = table.data_ptr(), coupling.data_ptr()
             shard.partners, shard.solves_alone = len(run.partner_offsets), run.solves_alone
             shard.offsets = offsets.buffer_info()[0]
-            if run.alone is not None:
-                alone = run.alone.contiguous()
-                self._kept.append(alone)
-                shard.alone, shard.own_offset = alone.data_ptr(), own
-                own += alone.shape[1] * run.columns
-            shard.metric = CMetric(run.metric.native_kind, run.metric.native_riemann, *run.metric.native_numbers())
-
+            if run.numbers.alone is not None:
+                shard.own_offset = own
+                own += run.numbers.alone.shape[1] * run.columns
         self._own = torch.empty(own, dtype=torch.float64)  # the sums of this rank, as the walk needs them
+        self.set_numbers([run.numbers for run in runs])
+
+    def set_numbers(self, numbers: Sequence[RunNumbers]) -> None:
+        """Compute with other numbers, by run; those of a run may differ from its first ones in their values alone."""
+        self._kept: list[object] = []  # the memory that the structs point to
+        by_id: dict[int, tuple[int, int, int | None, CMetric]] = {}
+        for shard, own in zip(self._shards, numbers, strict=True):
+            if (values := by_id.get(id(own))) is None:
+                table, coupling, metric = own.table_KL.contiguous(), own.coupling.contiguous(), own.metric
+                alone = None if own.alone is None else own.alone.contiguous()
+                self._kept += [own, table, coupling, alone]
+                values = by_id[id(own)] = (
+                    table.data_ptr(),
+                    coupling.data_ptr(),
+                    None if alone is None else alone.data_ptr(),
+                    CMetric(metric.native_kind, metric.native_riemann, *metric.native_numbers()),
+                )
+            shard.table, shard.coupling, shard.alone, shard.metric = values
 
     @staticmethod
     def serves(local: Tensor, backend: str) -> bool:

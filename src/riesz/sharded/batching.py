@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from riesz.backends import direct_
-from riesz.backends.shards import MAX_ROWS, ShardKernels, ShardRun
+from riesz.backends.shards import MAX_ROWS, RunNumbers, ShardKernels, ShardRun
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Metric, Operator
 from riesz.sharded.collectives import AllGather, AllReduce, Exchange
@@ -145,10 +145,11 @@ class SumExchange(Exchange):
         self._parts = list(parts.values())
         self._native = all(self._kernels_serve(batch, member) for batch, member in self._members)
         self._metrics = list({id(batch.metric): batch.metric for batch in batches}.values())
-        self._layout = describe_layout(batches)
+        self._layout = digest(describe_layout(batches))
         self._numbers: list[float] | None = None
         self._kernels: ShardKernels | None = None
         self._sources: list[tuple[LocalPart, int]] = []
+        self._runs: list[tuple[int, Run]] = []
         self._packed = False
         self._token = 0
 
@@ -188,15 +189,23 @@ class SumExchange(Exchange):
         return [part.local.data_ptr() + offset for part, offset in self._sources if part.local is not None]
 
     def _refresh(self) -> None:
-        """Lay out what depends on the metric's numbers."""
-        if self._native:
-            self._sources, runs = [], []
-            for batch, member, column in self._columns():
-                itemsize = member.part.dtype.itemsize
-                for run, start in batch.runs():
-                    self._sources.append((member.part, (start * member.part.columns + member.first) * itemsize))
-                    runs.append(self._shard_run(batch, member, column, run))
-            self._kernels = ShardKernels(runs) if runs else None
+        """Work out what depends on the metric's numbers."""
+        if not self._native:
+            return
+        numbers = {
+            (id(batch), run): self._run_numbers(batch, run) for batch in self._batches for run, _ in batch.runs()
+        }
+        if self._kernels is not None:
+            self._kernels.set_numbers([numbers[key] for key in self._runs])
+            return
+        runs = []
+        for batch, member, column in self._columns():
+            itemsize = member.part.dtype.itemsize
+            for run, start in batch.runs():
+                self._sources.append((member.part, (start * member.part.columns + member.first) * itemsize))
+                self._runs.append((id(batch), run))
+                runs.append(self._shard_run(batch, member, column, run, numbers[id(batch), run]))
+        self._kernels = ShardKernels(runs) if runs else None
 
     def _columns(self) -> Iterator[tuple[ColumnBatch, Member, int]]:
         """The columns of every gradient, each with where in its batch they begin."""
@@ -207,7 +216,11 @@ class SumExchange(Exchange):
                     yield batch, member, column
                 column += member.columns
 
-    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run) -> ShardRun:
+    def _run_numbers(self, batch: ColumnBatch, run: Run) -> RunNumbers:
+        """What the kernels need of the metric's numbers."""
+        raise NotImplementedError
+
+    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run, numbers: RunNumbers) -> ShardRun:
         """What the kernels need to know of one run of one gradient."""
         raise NotImplementedError
 
@@ -223,12 +236,16 @@ class SumExchange(Exchange):
 _NO_TERMS = torch.zeros(0, 0, dtype=torch.float64)
 
 
-def whole_run(batch: ColumnBatch, member: Member, run: Run) -> ShardRun:
-    """A run that is a column by itself: nothing is sent."""
+def whole_run_numbers(batch: ColumnBatch) -> RunNumbers:
+    """For a run that is a column by itself: nothing is sent."""
+    return RunNumbers(batch.metric, _NO_TERMS, None, _NO_TERMS)
+
+
+def whole_run(batch: ColumnBatch, member: Member, run: Run, numbers: RunNumbers) -> ShardRun:
+    """The same with its place in memory."""
     return ShardRun(
-        run.length, member.columns, member.part.columns, batch.dtype, _NO_TERMS, 0, torch.float64, 0, 0, 0,
-        batch.metric, True, None, _NO_TERMS, (),
-    )  # fmt: skip
+        run.length, member.columns, member.part.columns, batch.dtype, 0, torch.float64, 0, 0, 0, True, (), numbers
+    )
 
 
 class ReductionExchange(SumExchange):
@@ -251,16 +268,21 @@ class ReductionExchange(SumExchange):
         self._collective.send_buffer().zero_()
         super().start()
 
-    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run) -> ShardRun:
-        number = batch.rows.shared.get(batch.rows.group(run))
-        if number is None:
-            return whole_run(batch, member, run)
-        offset = 8 * (self._starts[id(batch)] + number * batch.columns + column)
+    def _run_numbers(self, batch: ColumnBatch, run: Run) -> RunNumbers:
+        if batch.rows.group(run) not in batch.rows.shared:
+            return whole_run_numbers(batch)
         ones_KL = torch.ones(1, run.length, dtype=torch.float64)
         coupling = torch.tensor([[self._weight(batch)], [0.0], [0.0]], dtype=torch.float64)
+        return RunNumbers(batch.metric, ones_KL, None, coupling)
+
+    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run, numbers: RunNumbers) -> ShardRun:
+        number = batch.rows.shared.get(batch.rows.group(run))
+        if number is None:
+            return whole_run(batch, member, run, numbers)
+        offset = 8 * (self._starts[id(batch)] + number * batch.columns + column)
         return ShardRun(
-            run.length, member.columns, member.part.columns, batch.dtype, ones_KL, 1, torch.float64, batch.columns,
-            offset, offset, batch.metric, False, None, coupling, ((offset, offset),),
+            run.length, member.columns, member.part.columns, batch.dtype, 1, torch.float64, batch.columns, offset,
+            offset, False, ((offset, offset),), numbers,
         )  # fmt: skip
 
     def _weight(self, batch: ColumnBatch) -> float:

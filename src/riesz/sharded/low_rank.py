@@ -25,9 +25,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from riesz.backends.shards import ShardRun
+from riesz.backends.shards import RunNumbers, ShardRun
 from riesz.metrics import LaplacianSmoothing, Metric, Operator
-from riesz.sharded.batching import ColumnBatch, Member, SumExchange, direct_rows_, whole_run
+from riesz.sharded.batching import ColumnBatch, Member, SumExchange, direct_rows_, whole_run, whole_run_numbers
 from riesz.sharded.collectives import WORD, AllGather, padded
 from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import Run
@@ -278,17 +278,26 @@ class LowRankExchange(SumExchange):
         self._tables, self._couplings, self._start_couplings = cache(tables), cache(couplings), cache(start_couplings)
         super()._refresh()
 
-    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run) -> ShardRun:
+    def _run_numbers(self, batch: ColumnBatch, run: Run) -> RunNumbers:
         if run.length == batch.rows.n:
-            return whole_run(batch, member, run)
-        factors, partners = self._factors[id(batch)], batch.rows.partners(run)
+            return whole_run_numbers(batch)
+        factors, others = self._factors[id(batch)], tuple(other for _, _, other in batch.rows.partners(run))
+        return RunNumbers(
+            factors.alone(batch.metric, run.length),
+            self._tables(factors, run.length)[0],
+            factors.alone_starts(run.length, batch.dtype),
+            self._start_couplings(factors, run, others),
+        )
+
+    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run, numbers: RunNumbers) -> ShardRun:
+        if run.length == batch.rows.n:
+            return whole_run(batch, member, run, numbers)
+        factors = self._factors[id(batch)]
         slot = batch.rows.divided(self._group.rank).index(run)
-        offsets = tuple(self._offsets(batch, column, rank, slot) for rank, slot, _ in partners)
+        offsets = tuple(self._offsets(batch, column, rank, slot) for rank, slot, _ in batch.rows.partners(run))
         return ShardRun(
-            run.length, member.columns, member.part.columns, batch.dtype, self._tables(factors, run.length)[0],
-            factors.exact, inexact_dtype(batch.dtype), batch.columns, *self._offsets(batch, column, 0, slot),
-            factors.alone(batch.metric, run.length), True, factors.alone_starts(run.length, batch.dtype),
-            self._start_couplings(factors, run, tuple(other for _, _, other in partners)), offsets,
+            run.length, member.columns, member.part.columns, batch.dtype, factors.exact, inexact_dtype(batch.dtype),
+            batch.columns, *self._offsets(batch, column, 0, slot), True, offsets, numbers,
         )  # fmt: skip
 
     def _offsets(self, batch: ColumnBatch, column: int, rank: int, slot: int) -> tuple[int, int]:
