@@ -3,8 +3,6 @@
 The optimizer itself stays unchanged: no wrapper, no new state. `step` does the work, `checkpointing` the rest.
 """
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 
 import torch

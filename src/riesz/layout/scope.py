@@ -10,8 +10,6 @@ The axis follows from the kind of layer, because layers disagree on where their 
 | biases, norms' scales | O             | their only axis          | their only axis          |
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ An operator never sees a whole weight. It sees columns_ONI: the gradient folded 
 middle and everything else is batch. `riesz.layout.axis` does the folding.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from dataclasses import Field, dataclass, fields

@@ -4,8 +4,6 @@ Trials of one seed share their initial weights and the order of their images, so
 trial per core runs at a time. Stored trials are not trained again.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

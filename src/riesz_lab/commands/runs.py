@@ -1,7 +1,5 @@
 """`riesz runs [list] | compare | export | remove`."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """Run the trials of a comparison as those of a sweep are run, or read what is stored of them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence

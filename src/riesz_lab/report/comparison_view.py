@@ -3,8 +3,6 @@
 `comparison_table` holds what is shown, `records` the plain numbers. Every p-value is printed by `format_p`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import statistics

@@ -1,7 +1,5 @@
 """The paper's tables beside ours."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from functools import cache

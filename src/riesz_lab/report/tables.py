@@ -6,8 +6,6 @@ with the true order. A trial records the sweeps it was run for. A claim is corre
 them plans; if none is recorded, for as many as any known sweep with these settings plans, since it may have been one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache

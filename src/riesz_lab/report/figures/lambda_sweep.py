@@ -1,7 +1,5 @@
 """Figure 7: how much of the metric, on MNIST and Fashion-MNIST."""
 
-from __future__ import annotations
-
 import statistics
 
 import numpy as np

@@ -4,8 +4,6 @@ Two questions of one set of trials: against the plain optimizer in the same cell
 and against the plain optimizer at its best rate for that batch size, which it cannot.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
