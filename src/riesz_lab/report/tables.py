@@ -31,7 +31,7 @@ def tables(store: Store, margin: float) -> list[Table]:
     run_for = {group: {name for trial in trials for name in trial.sweeps()} for group, trials in groups.items()}
     stored = [
         (sweep, [arm.config.group for arm in sweep.arms if sweep.name in run_for.get(arm.config.group, ())])
-        for sweep in _known_sweeps()
+        for sweep in SWEEPS.values()
     ]
     stored.sort(key=lambda pair: (-len(pair[1]), -len(pair[1]) / len(pair[0].arms)))
     covered: set[str] = set()
@@ -59,7 +59,7 @@ def _tuned_sweep(name: str, configs: list[Config]) -> Sweep | None:
         configs: of the trials that were run for it.
     """
     match = TUNED.fullmatch(name)
-    known = {sweep.name: sweep for sweep in _known_sweeps()}.get(match[1] if match else "")
+    known = SWEEPS.get(match[1]) if match else None
     stored = {_without_rate(config): config for config in configs}
     if known is None or len(stored) < len(configs):
         return None
@@ -77,11 +77,6 @@ def _tuned_sweep(name: str, configs: list[Config]) -> Sweep | None:
 
 def _without_rate(config: Config) -> str:
     return replace(config, lr=1.0, discriminator_lr=None).group
-
-
-@lru_cache(maxsize=1)
-def _known_sweeps() -> list[Sweep]:
-    return [make() for make in SWEEPS.values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +113,7 @@ def _family(trial: StoredTrial) -> int:
 @lru_cache(maxsize=1)
 def _known_families() -> dict[str, int]:
     families: dict[str, int] = {}
-    for sweep in _known_sweeps():
+    for sweep in SWEEPS.values():
         for arm in sweep.arms:
             families[arm.config.group] = max(families.get(arm.config.group, 0), sweep.comparisons)
     return families

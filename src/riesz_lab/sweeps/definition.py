@@ -91,3 +91,7 @@ class Sweep:
         """Every trial once, seed by seed, so that complete trials can be compared at any moment."""
         rounds = zip(*map(self.configs, self.arms), strict=True)
         return list({config.id: config for trials in rounds for config in trials}.values())
+
+
+def by_name(*sweeps: Sweep) -> dict[str, Sweep]:
+    return {sweep.name: sweep for sweep in sweeps}
