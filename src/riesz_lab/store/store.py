@@ -40,10 +40,6 @@ class StoredTrial:
         """The history row of the last epoch; empty if there is none."""
         return (None if self.result is None else self.result.last) or {}
 
-    @property
-    def higher_is_better(self) -> bool:
-        return self.result is None or self.result.higher_is_better
-
     def sweeps(self) -> dict[str, int]:
         """The sweeps it was run for, with the number of comparisons that each plans."""
         return read_sweeps(self.files.sweeps_file)

@@ -288,7 +288,7 @@ def test_collapsed_trial_is_recorded_as_such(tmp_path, data_dir, monkeypatch, ca
     store = Store(tmp_path)
     assert not store.broken
     (stored,) = store.trials
-    assert (stored.status, stored.score("last"), stored.higher_is_better) == ("collapsed", None, False)
+    assert (stored.status, stored.score("last"), stored.result.higher_is_better) == ("collapsed", None, False)
     assert (
         cli.main(["train", str(outcome.path / "config.json"), "--runs", str(tmp_path), "--data-dir", str(data_dir)])
         == 0
