@@ -159,10 +159,6 @@ class Operator:
         device reads them as scalars and none waits for a copy.
         """
         tensors = copy.copy(self)
-        tensors._set(
-            **{
-                name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu")
-                for name in self.tunable_fields
-            }
-        )
+        for name in self.tunable_fields:
+            tensors._set(**{name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu")})
         return tensors

@@ -13,6 +13,7 @@ from functools import lru_cache
 from riesz_lab.config import SEEDS, Config
 from riesz_lab.report.labels import scale, version
 from riesz_lab.store import Store, StoredTrial
+from riesz_lab.store.store import grouped
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
 from riesz_lab.sweeps.methods import baseline, method, setting
 from riesz_lab.sweeps.tuning import TUNED
@@ -24,10 +25,7 @@ def tables(store: Store, margin: float) -> list[Table]:
     Sweeps share trials. A sweep whose stored trials all belong to sweeps with more arms is left out: its table would
     repeat theirs. Trials of no sweep are compared with this margin.
     """
-    groups: dict[str, list[StoredTrial]] = {}
-    for trial in store.trials:
-        if trial.result is not None:
-            groups.setdefault(trial.config.group, []).append(trial)
+    groups = grouped(trial for trial in store.trials if trial.result is not None)
     run_for = {group: {name for trial in trials for name in trial.sweeps()} for group, trials in groups.items()}
     stored = [
         (sweep, [arm.config.group for arm in sweep.arms if sweep.name in run_for.get(arm.config.group, ())])

@@ -86,11 +86,15 @@ class Store:
         self.trials.sort(key=lambda trial: trial.path)
 
     def groups(self) -> dict[str, list[StoredTrial]]:
-        """Trials that differ by their seeds alone, by the id of the group."""
-        groups: dict[str, list[StoredTrial]] = {}
-        for trial in self.trials:
-            groups.setdefault(trial.config.group, []).append(trial)
-        return groups
+        return grouped(self.trials)
+
+
+def grouped(trials: Iterable[StoredTrial]) -> dict[str, list[StoredTrial]]:
+    """Trials that differ by their seeds alone, by the id of the group."""
+    groups: dict[str, list[StoredTrial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.config.group, []).append(trial)
+    return groups
 
 
 def open_store(folder: Path) -> Store:

@@ -22,6 +22,11 @@ class Row:
     scores: dict[Key, float | None]  # of the complete ones; None for one that diverged or collapsed
     comparison: Comparison | None  # with its baseline, Holm-corrected over the table; None for an arm without one
 
+    @property
+    def finite(self) -> list[float]:
+        """The scores of the trials that neither diverged nor collapsed."""
+        return [score for score in self.scores.values() if score is not None]
+
 
 @dataclass(frozen=True)
 class Table:

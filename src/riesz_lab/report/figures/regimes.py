@@ -104,9 +104,8 @@ def _best(table: Table, plain: Mapping[Cell, Row], size: int) -> float | None:
     """The rate at which the plain optimizer scores best for a batch size; a rate with a failed trial does not count."""
     means = {}
     for (batch, rate), row in plain.items():
-        scores = [score for score in row.scores.values() if score is not None]
-        if batch == size and scores and len(scores) == len(row.scores):
-            means[rate] = statistics.fmean(scores)
+        if batch == size and row.scores and len(row.finite) == len(row.scores):
+            means[rate] = statistics.fmean(row.finite)
     if not means:
         return None
     return (max if table.higher_is_better else min)(means, key=lambda rate: means[rate])
