@@ -8,8 +8,6 @@ Requirements it meets:
 - in-place writes count as such: version counters move, so autograd still notices.
 """
 
-from __future__ import annotations
-
 import ctypes
 from array import array
 from collections.abc import Sequence
@@ -131,7 +129,7 @@ class CpuFastPath:
         self._c_metric: tuple[Operator, CMetric] | None = None
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> CpuFastPath | None:
+    def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> "CpuFastPath | None":
         """None where a gradient needs more than its address."""
         for gradient, opened in zip(gradients, columns, strict=True):
             plain = type(gradient) is Tensor and not gradient.is_inference() and not gradient.is_neg()

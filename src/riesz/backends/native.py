@@ -1,7 +1,5 @@
 """The compiled library of csrc/, loaded once: the C interface of csrc/riesz.h seen from Python."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ A new backend calls `register`. "auto" takes the first in order of rank that is 
 explicit choice that is not available raises.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Addresses of gradients are passed at every call, numbers of the metrics when the
 the kernels are made.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The optimizer itself stays unchanged: no wrapper, no new state. `step` does the work, `checkpointing` the rest.
 """
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 
 import torch
@@ -16,11 +14,12 @@ from riesz.hook.checkpointing import CheckpointedStep
 from riesz.hook.diagnostics import Trace
 from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
 from riesz.hook.report import Diagnoses, Report
-from riesz.hook.schedule import NeedsMetric, Schedule, step_count
+from riesz.hook.schedule import Schedule, step_count
 from riesz.hook.torch_hooks import hook_tables
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
+from riesz.schedule import MetricSchedule
 
 SETTABLE = ("enabled", "metric", "recording", "step")
 """What a user may assign."""
@@ -88,7 +87,7 @@ class Attachment(CheckpointedStep):
         """
         if fn is not None and not callable(fn):
             raise TypeError(f"schedule: expected a function of the step or None, got {fn!r}")
-        self._schedule = fn.of(self._metric) if isinstance(fn, NeedsMetric) else fn
+        self._schedule = fn.of(self._metric) if isinstance(fn, MetricSchedule) else fn
         if fn is not None:
             # At once: a distributed checkpoint loads only the keys that the optimizer already has.
             group = self.optimizer.param_groups[0]

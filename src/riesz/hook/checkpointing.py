@@ -6,8 +6,6 @@ Requirements it meets:
 - a copy of the optimizer (deepcopy, pickle) has its own attachment and continues as the original would.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any
 
@@ -48,7 +46,7 @@ class CheckpointedStep(DirectedStep):
         if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
             self._set_metric(parse_metric(optimizer.param_groups[0][SCHEDULED_KEY]))
 
-    def __copy__(self) -> CheckpointedStep:
+    def __copy__(self) -> "CheckpointedStep":
         raise TypeError("an Attachment cannot be copied by itself: deepcopy the optimizer, or attach anew")
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,24 +1,13 @@
 """A schedule: the metric as a function of the step, counted in the optimizer's first param group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Protocol, runtime_checkable
 
 from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, Groups
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 
 Schedule = Callable[[int], "Operator | str | Mapping[str, float] | None"]
-
-
-@runtime_checkable
-class NeedsMetric(Protocol):
-    """A schedule that starts from the attachment's metric or ends with it."""
-
-    def of(self, metric: Operator) -> Schedule:
-        """The schedule for this metric."""
 
 
 def step_count(groups: Groups) -> int:

@@ -4,8 +4,6 @@ A weight of any layout becomes columns of shape (outer, n, inner): n the directe
 the order in which they lie in memory, so that channels_last weights are processed where they are.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import sys
@@ -68,7 +66,7 @@ class Axis:
     groups: int = 1
 
     @classmethod
-    def checked(cls, dim: object, tensor: Tensor) -> Axis:
+    def checked(cls, dim: object, tensor: Tensor) -> "Axis":
         """The axis a user named, counted from the front."""
         if isinstance(dim, bool) or not hasattr(dim, "__index__") or isinstance(dim, Tensor):
             raise TypeError(f"dim: expected an int, got {dim!r} of type {type(dim).__name__}")
@@ -148,7 +146,7 @@ class ColumnView:
     order: tuple[int, ...] | None = None
 
     @classmethod
-    def open(cls, gradient: Tensor, axis: Axis, mixes_columns: bool = False) -> ColumnView:
+    def open(cls, gradient: Tensor, axis: Axis, mixes_columns: bool = False) -> "ColumnView":
         """Open a gradient that passed `check_gradient`, without copying it.
 
         Real and imaginary parts are columns like others, but to an operator that mixes columns they are blocks: the

@@ -10,8 +10,6 @@ The axis follows from the kind of layer, because layers disagree on where their 
 | biases, norms' scales | O             | their only axis          | their only axis          |
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -89,16 +87,12 @@ class Scope:
         """One record per parameter of an optimizer's group, in its order."""
         parameters = group["params"]
         names = group.get("param_names") or [f"group {index}, parameter {i}" for i in range(len(parameters))]
-        return [
-            self._record(
-                [ParameterLocation(name, None, "weight", "weight")]
-                if locations is None
-                else locations.get(id(parameter), []),
-                name,
-                parameter,
-            )
-            for name, parameter in zip(names, parameters, strict=True)
-        ]
+        records = []
+        for name, parameter in zip(names, parameters, strict=True):
+            alone = [ParameterLocation(name, None, "weight", "weight")]
+            known = alone if locations is None else locations.get(id(parameter), [])
+            records.append(self._record(known, name, parameter))
+        return records
 
     def _record(self, locations: list[ParameterLocation], given_name: str, parameter: Tensor) -> Record:
         name = locations[0].name if locations else given_name

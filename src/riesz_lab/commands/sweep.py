@@ -90,8 +90,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _list() -> str:
-    rows = []
-    for name, make in SWEEPS.items():
-        made = make()
-        rows.append((name, str(len(made.arms)), str(len(made.all_configs())), made.about))
+    rows = [(name, str(len(each.arms)), str(len(each.all_configs())), each.about) for name, each in SWEEPS.items()]
     return table(("sweep", "arms", "trials", "question"), rows, right=(1, 2))

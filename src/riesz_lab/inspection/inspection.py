@@ -1,7 +1,5 @@
 """Does this trained network have the regularity that the method assumes?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

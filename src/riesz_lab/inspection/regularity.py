@@ -17,8 +17,6 @@ normalisation of the filters taken as given.
 Everything follows from the n x n matrices of products: an order costs n^2, and curve(1) of an order only n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

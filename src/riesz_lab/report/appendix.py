@@ -1,7 +1,5 @@
 """The data behind the conclusions: layers, speed, settings, machines, trials."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """The content of a page; HTML and Markdown are written from it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A figure has panels; a panel has series (lines with bands, points and bars with error bars) or one image.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

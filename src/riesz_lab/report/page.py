@@ -7,8 +7,6 @@ Requirements it meets:
 - the same content gives the same bytes.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

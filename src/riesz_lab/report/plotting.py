@@ -1,7 +1,5 @@
 """Figures as plotly's JSON, one plot per panel. The page's script sets the colours of background, text and grid."""
 
-from __future__ import annotations
-
 import base64
 import html
 from collections.abc import Sequence

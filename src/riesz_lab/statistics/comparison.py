@@ -13,8 +13,6 @@ Cases that textbooks leave open:
    that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass

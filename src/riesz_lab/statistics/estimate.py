@@ -4,8 +4,6 @@ Legend: values_N, one difference per pair; values_IJ, one per initialisation see
 allowed everywhere, so that a simulation is one call.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Holm's correction: the chance of any false claim in a table stays below 5%."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar

@@ -9,8 +9,6 @@ Requirements it meets:
 - every failure is a `BadFileError` that names the file.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 import zipfile

@@ -1,7 +1,5 @@
 """Every figure by name: the paper's ten, then those that the paper does not have."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -30,7 +28,7 @@ class Entry:
     needs: str
     number: int = 0
 
-    def make(self, evidence: Evidence) -> Figure | None:
+    def make(self, evidence: "Evidence") -> "Figure | None":
         """The figure; None if the stored files do not allow it."""
         module, _, function = self.draw.partition(".")
         draw: Callable[[Evidence], Figure | None] = getattr(import_module(f"{__name__}.{module}"), function)
