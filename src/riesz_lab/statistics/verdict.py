@@ -80,7 +80,7 @@ def _format_evidence(comparison: Comparison) -> str:
     assert comparison.interval is not None
     assert comparison.p is not None
     low, high = (_signed(end, comparison) for end in comparison.interval)
-    p = _p_equals(comparison.p)
+    p = describe_p(comparison.p)
     if comparison.p_holm is not None and comparison.family > 1:
         p += f", {format_p(comparison.p_holm)} after Holm for {comparison.family}"
     return f"95% interval {low} to {high}, {p}, {comparison.n} pairs"
@@ -92,7 +92,7 @@ def _remarks(comparison: Comparison) -> list[str]:
         baseline, method = comparison.collapsed
         remarks.append(
             f"collapsed or diverged: {method} of {comparison.trials} trials, baseline {baseline} of {comparison.trials}"
-            + ("" if comparison.p_collapsed is None else f" (Fisher {_p_equals(comparison.p_collapsed)})")
+            + ("" if comparison.p_collapsed is None else f" (Fisher {describe_p(comparison.p_collapsed)})")
         )
     if comparison.unpaired:
         verb = "is" if comparison.unpaired == 1 else "are"
@@ -126,7 +126,8 @@ def _digits(value: float) -> str:
     return f"{value:.{1 - math.floor(math.log10(value))}f}"
 
 
-def _p_equals(p: float) -> str:
+def describe_p(p: float) -> str:
+    """For example "p = 0.041"."""
     return f"p {format_p(p)}" if p < 1e-4 else f"p = {format_p(p)}"
 
 
