@@ -94,6 +94,10 @@ def _remarks(comparison: Comparison) -> list[str]:
             f"collapsed or diverged: {method} of {comparison.trials} trials, baseline {baseline} of {comparison.trials}"
             + ("" if comparison.p_collapsed is None else f" (Fisher {describe_p(comparison.p_collapsed)})")
         )
+    if comparison.crossed and comparison.p is not None and comparison.n < comparison.trials:
+        remarks.append(
+            f"{comparison.n} of {comparison.trials} pairs form a full grid of seeds, the others are left out"
+        )
     if comparison.unpaired:
         verb = "is" if comparison.unpaired == 1 else "are"
         remarks.append(f"{count(comparison.unpaired, 'trial')} without a partner {verb} left out")
