@@ -12,6 +12,7 @@ import riesz_lab
 from riesz_lab import cli
 from riesz_lab.comparison.function import inspect_function
 from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.statistics import adjusted
 from riesz_lab.store import Store
 
 
@@ -34,6 +35,15 @@ def test_a_collapsed_seed_is_named_with_the_result_without_it_beside(tmp_path):
     assert "Without such trials, SobolevTilde:" in text
     assert answer.comparisons["SobolevTilde"].n == 5
     assert answer.without_outliers["SobolevTilde"].n == 4
+
+
+def test_the_result_without_outliers_is_corrected_like_the_answer(tmp_path):
+    metrics = ["sobolev-tilde", "reweighted-l2"]
+    answer = riesz_lab.compare(one_collapses, metrics=metrics, score="accuracy", runs=tmp_path)
+    without = answer.without_outliers
+    assert without.keys() == answer.comparisons.keys()
+    assert [each.p_holm for each in without.values()] == adjusted([each.p for each in without.values()])
+    assert all("after Holm for 2" in each.sentence for each in without.values())
 
 
 def small_gain(attach, seed):
