@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from riesz_lab.utils.amounts import count
@@ -35,15 +36,16 @@ def verdict(comparison: Comparison) -> Verdict:
     return "no evidence"
 
 
-def sentence(comparison: Comparison) -> str:
-    """The verdict in plain words, with its numbers."""
-    return _claim(comparison) + "".join(f"; {remark}" for remark in _remarks(comparison))
+def sentence(comparison: Comparison, words: Mapping[str, str] | None = None) -> str:
+    """The verdict in plain words, with its numbers; `words` for "better" and "worse" where these do not fit."""
+    return _claim(comparison, words or {}) + "".join(f"; {remark}" for remark in _remarks(comparison))
 
 
-def _claim(comparison: Comparison) -> str:
+def _claim(comparison: Comparison, words: Mapping[str, str]) -> str:
     kind = comparison.verdict
     if kind in ("better", "worse"):
-        claim = f"{kind} by {_size(abs(comparison.difference), comparison)} ({_format_evidence(comparison)})"
+        size = _size(abs(comparison.difference), comparison)
+        claim = f"{words.get(kind, kind)} by {size} ({_format_evidence(comparison)})"
         return claim + (f", yet no more than {_size(comparison.margin, comparison)}" if comparison.equivalent else "")
     if kind == "no difference":
         return f"no difference larger than {_size(comparison.margin, comparison)}: {_observed(comparison)}"
