@@ -56,22 +56,17 @@ class CShard(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Native:
-    """The library and the thread pool it runs on.
-
-    Attributes:
-        direct, shard_sums, shard_walk: the functions of csrc/riesz.h.
-        parallel_for: torch's own parallel loop.
-        instructions: the instruction set the kernels run on.
-    """
+    """The library and the thread pool it runs on."""
 
     library: ctypes.CDLL
-    direct: Any
+    direct: Any  # the functions of csrc/riesz.h
     shard_sums: Any
     shard_walk: Any
-    parallel_for: Any
+    parallel_for: Any  # torch's own parallel loop
 
     @property
     def instructions(self) -> str:
+        """The instruction set the kernels run on."""
         name: bytes = self.library.riesz_instructions()
         return name.decode()
 

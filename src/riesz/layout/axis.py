@@ -55,15 +55,10 @@ def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Axis:
-    """The directed axis of a weight.
+    """The directed axis of a weight."""
 
-    Attributes:
-        dim: the dimension, or None for all of them in logical row-major order ("rasterized").
-        groups: in how many independent blocks dimension 0 falls. Filters of different groups see different inputs.
-    """
-
-    dim: int | None
-    groups: int = 1
+    dim: int | None  # the dimension, or None for all of them in logical row-major order ("rasterized")
+    groups: int = 1  # blocks of dimension 0 that are independent: filters of different groups see different inputs
 
     @classmethod
     def checked(cls, dim: object, tensor: Tensor) -> "Axis":
@@ -129,21 +124,14 @@ def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: in
 
 @dataclass(frozen=True)
 class ColumnView:
-    """One gradient, opened along its directed axis: what a backend works on.
+    """One gradient, opened along its directed axis: what a backend works on."""
 
-    Attributes:
-        view: a real view of the gradient; writing to it writes the gradient.
-        outer, length, inner: its shape as columns; `view.reshape(outer, length, inner)` reads them.
-        blocks: how many independent groups, or parts of complex ones, the outer axis is made of.
-        order: the permutation of dims that led to `view`, None where there was none.
-    """
-
-    view: Tensor
-    outer: int
+    view: Tensor  # a real view of the gradient; writing to it writes the gradient
+    outer: int  # its shape as columns: `view.reshape(outer, length, inner)` reads them
     length: int
     inner: int
-    blocks: int = 1
-    order: tuple[int, ...] | None = None
+    blocks: int = 1  # how many independent groups, or parts of complex ones, the outer axis is made of
+    order: tuple[int, ...] | None = None  # the permutation of dims that led to `view`, None where there was none
 
     @classmethod
     def open(cls, gradient: Tensor, axis: Axis, mixes_columns: bool = False) -> "ColumnView":
