@@ -88,18 +88,11 @@ class Axis:
         return f"{self.dim} in {self.groups} groups" if self.groups > 1 else str(self.dim)
 
 
-@dataclass(frozen=True)
-class _Fold:
-    """How a real tensor of one shape and strides becomes columns; the same every step, so worked out once."""
-
-    order: tuple[int, ...] | None
-    outer: int
-    length: int
-    inner: int
-
-
 @lru_cache(maxsize=4096)
-def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool) -> _Fold:
+def _fold(
+    shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool
+) -> tuple[tuple[int, ...] | None, tuple[int, int, int]]:
+    """The order of dims and the shape by which a real tensor becomes columns: the same every step, so cached."""
     first: tuple[int, ...] = ()
     if groups > 1:
         # Groups become a dimension of their own and stay in front, since each is a block.
@@ -114,12 +107,8 @@ def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: in
     order = (*first, *rest)
     position = order.index(dim)
     sizes = [shape[d] for d in order]
-    return _Fold(
-        order=None if order == tuple(range(len(shape))) else order,
-        outer=math.prod(sizes[:position]),
-        length=sizes[position],
-        inner=math.prod(sizes[position + 1 :]),
-    )
+    columns = math.prod(sizes[:position]), sizes[position], math.prod(sizes[position + 1 :])
+    return None if order == tuple(range(len(shape))) else order, columns
 
 
 @dataclass(frozen=True)
@@ -147,13 +136,13 @@ class ColumnView:
         if axis.dim is None:
             return cls(view, 1, gradient.numel(), parts)
         apart = mixes_columns and parts > 1
-        fold = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups, apart)
+        order, columns = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups, apart)
         if axis.groups > 1:
             view = view.view(axis.groups, -1, *view.shape[1:])
-        if fold.order is not None:
-            view = view.permute(fold.order)
+        if order is not None:
+            view = view.permute(order)
         blocks = axis.groups * (parts if apart else 1)
-        return cls(view, fold.outer, fold.length, fold.inner, blocks, fold.order)
+        return cls(view, *columns, blocks, order)
 
     @property
     def shape(self) -> tuple[int, int, int]:
