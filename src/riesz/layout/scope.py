@@ -33,19 +33,12 @@ EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
 
 @dataclass(frozen=True)
 class ParameterLocation:
-    """Where a parameter sits.
+    """Where a parameter sits."""
 
-    Attributes:
-        name: its full name.
-        module: the layer it serves, None without a model.
-        tensor: the tensor of that layer it stands for; "magnitudes" for the lengths that a weight norm splits off.
-        stored: the name it is stored under, which a parametrisation changes.
-    """
-
-    name: str
-    module: nn.Module | None
-    tensor: str
-    stored: str
+    name: str  # its full name
+    module: nn.Module | None  # the layer it serves, None without a model
+    tensor: str  # the tensor of that layer it stands for; "magnitudes" for the lengths that a weight norm splits off
+    stored: str  # the name it is stored under, which a parametrisation changes
 
 
 ParameterLocations = dict[int, list[ParameterLocation]]

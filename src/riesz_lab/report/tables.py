@@ -50,12 +50,8 @@ def tables(store: Store, margin: float) -> list[Table]:
 
 
 def _tuned_sweep(name: str, configs: list[Config]) -> Sweep | None:
-    """The known sweep whose arms these are, each at its own rate; None where that is not certain.
-
-    Args:
-        name: as `riesz_lab.sweeps.tuning.tuned` makes it.
-        configs: of the trials that were run for it.
-    """
+    """The known sweep whose arms these configs are, each at its own rate, by the name that `sweeps.tuning.tuned` gave
+    it; None where that is not certain."""
     match = TUNED.fullmatch(name)
     known = SWEEPS.get(match[1]) if match else None
     stored = {_without_rate(config): config for config in configs}

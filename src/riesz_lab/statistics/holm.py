@@ -31,9 +31,7 @@ def adjusted(ps: Sequence[float | None]) -> list[float | None]:
 def holm(comparisons: Mapping[Key, Comparison], family: int = 0) -> dict[Key, Comparison]:
     """The comparisons of one table, corrected for their number. Differences and equivalences are a family each.
 
-    Args:
-        comparisons: by any key.
-        family: how many were planned, if these are only some of them.
+    `family` is how many were planned, if these are only some of them.
     """
     unseen: list[float | None] = [None] * (family - len(comparisons))
     ps = adjusted([comparison.p for comparison in comparisons.values()] + unseen)
