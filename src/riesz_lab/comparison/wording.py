@@ -268,8 +268,10 @@ def attach_line(config: Config) -> str:
         >>> attach_line(Config(metric="sobolev-tilde(lam=0.5)"))
         'riesz.attach(optimizer, model, metric=riesz.SobolevTilde(lam=0.5))'
     """
-    control = "" if config.control == "none" else f", control={config.control!r}"
-    return f"riesz.attach(optimizer, model, metric=riesz.{riesz.metric(config.metric)!r}{control})"
+    usual = {"direction": "output", "layers": "conv", "control": "none"}
+    given = {name: getattr(config, name) for name in usual if getattr(config, name) != usual[name]}
+    options = "".join(f", {name}={value!r}" for name, value in given.items())
+    return f"riesz.attach(optimizer, model, metric=riesz.{riesz.metric(config.metric)!r}{options})"
 
 
 def _with(tuned: Tuned | None, label: str) -> str:

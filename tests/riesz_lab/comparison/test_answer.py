@@ -11,6 +11,8 @@ import riesz
 import riesz_lab
 from riesz_lab import cli
 from riesz_lab.comparison.function import inspect_function
+from riesz_lab.comparison.wording import attach_line
+from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.statistics import adjusted
 from riesz_lab.store import Store
@@ -44,6 +46,14 @@ def test_the_result_without_outliers_is_corrected_like_the_answer(tmp_path):
     assert without.keys() == answer.comparisons.keys()
     assert [each.p_holm for each in without.values()] == adjusted([each.p for each in without.values()])
     assert all("after Holm for 2" in each.sentence for each in without.values())
+
+
+def test_the_line_of_code_attaches_as_the_arm_did():
+    config = Config(metric="reweighted-l2", layers="all", direction="input", control="norm")
+    model = nn.Linear(4, 4)
+    names = {"riesz": riesz, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), "model": model}
+    shown = repr(eval(attach_line(config), names))
+    assert "direction='input', control='norm', 2 of 2 parameters" in shown
 
 
 def small_gain(attach, seed):
@@ -222,7 +232,8 @@ def test_the_device_is_that_of_the_model(tmp_path):
     def train(attach, seed):
         start(attach)
         # A second model on another device, as far as this machine has one.
-        attach(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1), nn.Conv2d(1, 4, 3, device="meta"))
+        elsewhere = nn.Conv2d(1, 4, 3, device="meta")
+        attach(torch.optim.SGD(elsewhere.parameters(), lr=0.1), elsewhere)
         return torch.rand(())
 
     # Weights on "meta" cannot be stored: the trial fails there, after its environment is known.
