@@ -165,7 +165,7 @@ class Trials:
             where = f" ({self.function.seeding})" if self.function.seeding else ""
             raise LabError(
                 f"seeds {seed} and {config.seed} of {self.function.name!r} give the same weights and scores: more "
-                f"trials would say nothing. Chance is seeded before each call; remove what seeds it in the "
+                f"trials would say nothing. Random generators are seeded before each call; remove the seeding in the "
                 f"function{where}, or use its argument `seed` there"
             )
 
@@ -202,11 +202,12 @@ class _Watcher(Watcher):
         self.done += 1
         self.trials.results[config.id] = trial.result
         self.trials.seconds[config.id] = sum(map(seconds_of, trial.timing()))
-        row = trial.result.last
+        row, score = trial.result.last, trial.result.score
         if config.hold_out and row is not None and HELD_OUT in row:
             # The choice is made by this alone; the test score is not shown.
-            row = {f"held-out {trial.result.score}": row[HELD_OUT]}
-        scores = "diverged" if row is None else progress.format_scores(row)
+            score = f"held-out {score}"
+            row = {score: row[HELD_OUT]}
+        scores = "diverged" if row is None else progress.format_scores(row, score, trial.result.percent)
         done = f"{self.done:>{len(str(self.total))}}"
         number = self.number.format(done=done, total=self.total)
         self.trials.display.say(f"{number} {self.titles[config.id]}: {scores}  ({remark})")

@@ -102,12 +102,22 @@ def test_recipes_tell_their_cost(riesz):
     assert "853,018" in out
 
 
+def test_a_recipe_whose_model_has_no_known_size_is_listed(riesz, monkeypatch):
+    monkeypatch.setitem(RECIPES, "another", lambda: replace(recipe("demo"), recipe="another", model="resnet32"))
+    status, out, err = riesz("recipes")
+    assert status == 0, err
+    assert re.search(r"^another .* resnet32 +\? .* \?$", out, re.MULTILINE)
+
+
 def test_recipes_and_the_dry_run_agree_on_costs(riesz, tmp_path):
     (tmp_path / "at_recipe.py").write_text(
         "from riesz_lab.recipes import recipe\nfrom riesz_lab.sweeps import Arm, Sweep\n"
         "def sweep():\n    arms = (Arm('SGD', recipe('demo')),)\n"
         "    return Sweep(name='x', about='y', reproduces='', arms=arms, trials=1)\n"
     )
+    assert riesz("sweep", "at_recipe.py:sweep", "--help")[1].count("In the paper") == 0
+    asked = riesz("sweep", "controls", "--help")[1]
+    assert "(permuted)? In the paper: " in " ".join(re.sub("[│╭╮╰╯─]", " ", asked).split())
     listed = riesz("recipes")[1]
     cost = re.search(r"^demo .*?(\d+ s)$", listed, re.MULTILINE)[1]
     planned = riesz("sweep", "at_recipe.py:sweep", "--dry-run")[1]
