@@ -32,8 +32,8 @@ def one_collapses(attach, seed):
 def test_a_collapsed_seed_is_named_with_the_result_without_it_beside(tmp_path):
     answer = riesz_lab.compare(one_collapses, metrics=["sobolev-tilde"], score="accuracy", runs=tmp_path)
     text = answer.text
-    assert "Look at plain, seed 3: it scored 10.30%, the other seeds 80." in text
-    assert text.index("Undecided on SobolevTilde after 5 pairs") < text.index("Look at plain")
+    assert "Outlier: plain, seed 3 scored 10.30%, the other seeds 80." in text
+    assert text.index("Undecided on SobolevTilde after 5 pairs") < text.index("Outlier: plain")
     assert "Without such trials, SobolevTilde:" in text
     assert answer.comparisons["SobolevTilde"].n == 5
     assert answer.without_outliers["SobolevTilde"].n == 4
