@@ -5,8 +5,6 @@ Otherwise the original is computed from the directed gradient, which is still in
 refused where it would lose too many digits, and where `.grad` was written since.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -66,13 +64,13 @@ class Trace:
         return [_diagnosis(t.name, sums) for t, sums in zip(self.targets, self.products or (), strict=True)]
 
     @classmethod
-    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> Trace:
+    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> "Trace":
         """The trace of gradients whose memory is known, at the price of a few lists."""
         writes = list(zip(map(_version, written), map(_data_ptr, written), strict=True))
         return cls(targets, list(map(ref, directed)), writes, None)
 
     @classmethod
-    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> Trace:
+    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> "Trace":
         return cls(targets, list(map(ref, directed)), list(map(_writes, directed)), recorded)
 
 

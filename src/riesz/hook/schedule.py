@@ -1,7 +1,5 @@
 """A schedule: the metric as a function of the step, counted in the optimizer's first param group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is shown while a comparison runs: a line per trial and, in a terminal, a table of narrowing intervals."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -86,7 +84,7 @@ class LiveDisplay(Display):
         if self.last is not None:
             super().look(replace(self.last, active=list(self.last.judged)))
 
-    def table(self) -> RenderableType:
+    def table(self) -> "RenderableType":
         from rich.table import Table
         from rich.text import Text
 

@@ -6,8 +6,6 @@ belongs to. A function typed at a prompt has no file: its code counts, and all t
 do not count, nor do data files.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Trials far from all others: named first, with the result without them beside, never instead."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Hashable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Seeds for all arms: a fixed number, or more until every arm has a conclusion."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

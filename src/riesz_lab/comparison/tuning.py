@@ -4,8 +4,6 @@ A best value at the edge of the grid extends the grid on that side, for all arms
 Tuning has seeds of its own, so the final trials decide nothing that they are judged by.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

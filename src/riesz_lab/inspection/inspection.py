@@ -1,7 +1,5 @@
 """Does this trained network have the regularity that the method assumes?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,21 +19,14 @@ DIRECTIONS = ("output", "input")
 
 @dataclass(frozen=True)
 class Layer:
-    """One weight.
-
-    Attributes:
-        shape: output channels first.
-        stripes_OI: the weight's central tap, output x input, which shows stripes as an image.
-        output, input: the regularity along each axis; None where the axis is too short.
-        skipped: why nothing was computed; empty otherwise.
-    """
+    """One weight."""
 
     name: str
-    shape: tuple[int, ...]
-    stripes_OI: Array | None = None
-    output: Regularity | None = None
+    shape: tuple[int, ...]  # output channels first
+    stripes_OI: Array | None = None  # the weight's central tap, output x input, which shows stripes as an image
+    output: Regularity | None = None  # the regularity along each axis; None where the axis is too short
     input: Regularity | None = None
-    skipped: str = ""
+    skipped: str = ""  # why nothing was computed; empty otherwise
 
     def regularities(self) -> list[tuple[str, Regularity]]:
         """The directions that could be examined, with their regularity."""
@@ -45,16 +36,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The regularity of the weights in one file.
+    """The regularity of the weights in one file."""
 
-    Attributes:
-        name: the file.
-        ignored: number of other tensors (biases, norms, buffers).
-    """
-
-    name: str
+    name: str  # the file
     layers: tuple[Layer, ...]
-    ignored: int
+    ignored: int  # number of other tensors (biases, norms, buffers)
 
     def along(self, direction: str) -> list[tuple[Layer, Regularity]]:
         """The layers that could be examined along a direction."""

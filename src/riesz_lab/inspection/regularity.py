@@ -17,8 +17,6 @@ normalisation of the filters taken as given.
 Everything follows from the n x n matrices of products: an order costs n^2, and curve(1) of an order only n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,28 +38,18 @@ MAX_FILTERS = 2048
 
 @dataclass(frozen=True)
 class Regularity:
-    """The regularity along one axis.
+    """The regularity along one axis."""
 
-    Attributes:
-        n: number of filters.
-        curve_D, error_D: mean correlation at distance 1..n-1 and the half width of its 95% interval.
-        band_2D: lower and upper end of the shuffled curves' band.
-        level, level_error: mean correlation of all pairs, half width of its 95% interval.
-        order: curve(1) - level.
-        p: of curve(1) under random orders, one-sided: the method assumes that neighbours are alike.
-        spectrum_F, spectrum_band_2F: share of the power at frequency 0..n//2, and the shuffled one's band.
-    """
-
-    n: int
-    curve_D: Array
-    error_D: Array
-    band_2D: Array
-    level: float
-    level_error: float
-    order: float
-    p: float
-    spectrum_F: Array
-    spectrum_band_2F: Array
+    n: int  # number of filters
+    curve_D: Array  # mean correlation at distance 1..n-1
+    error_D: Array  # the half width of its 95% interval
+    band_2D: Array  # lower and upper end of the shuffled curves' band
+    level: float  # mean correlation of all pairs
+    level_error: float  # the half width of its 95% interval
+    order: float  # curve(1) - level
+    p: float  # of curve(1) under random orders, one-sided: the method assumes that neighbours are alike
+    spectrum_F: Array  # share of the power at frequency 0..n//2
+    spectrum_band_2F: Array  # the band of the shuffled ones
 
     @property
     def has_common_part(self) -> bool:

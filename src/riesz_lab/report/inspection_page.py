@@ -1,7 +1,5 @@
 """An inspection as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from riesz_lab.inspection import DIRECTIONS, Inspection, Layer, Regularity

@@ -1,7 +1,5 @@
 """A report is a pure function of stored files: the same trials give the same page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

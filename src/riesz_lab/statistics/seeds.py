@@ -1,7 +1,5 @@
 """The seeds of pairs: which pairs are independent, and where the spread of scores comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 

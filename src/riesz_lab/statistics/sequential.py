@@ -16,8 +16,6 @@ scores have one distribution have symmetric differences, so skew needs a method 
 Legend: values_N, one difference per pair. Leading axes are allowed, so that a simulation is one call.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

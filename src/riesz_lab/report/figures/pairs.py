@@ -1,7 +1,5 @@
 """Figures of one comparison: differences seed by seed, scores by learning rate, the best score after k trials."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any

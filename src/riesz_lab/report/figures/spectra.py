@@ -4,8 +4,6 @@ The mean frequency of an epoch's change of a weight is the power-weighted mean o
 0 for the mean over channels and 1 for alternating signs. White noise has about 0.5 x (1 - 1/n).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from operator import mul

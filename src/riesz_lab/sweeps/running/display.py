@@ -1,7 +1,5 @@
 """The display of a running sweep: a live table in a terminal, a line per trial elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path
@@ -90,7 +88,7 @@ class Live(Lines):
     def close(self) -> None:
         self.screen.stop()
 
-    def _table(self) -> Table:
+    def _table(self) -> "Table":
         from rich.table import Table
         from rich.text import Text
 
