@@ -12,6 +12,7 @@ from evidence import page, reproduce, sweeps
 from evidence.collect import collect
 
 from riesz_lab.store import Store
+from stored import store_trial
 
 
 def test_every_stored_trial_reads_and_is_complete():
@@ -43,6 +44,18 @@ def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
     result["last"]["test_accuracy"] += 0.001
     file.write_text(json.dumps(result))
     assert page.files(trials)["evidence.md"] != page.files()["evidence.md"]
+
+
+def test_a_complete_sweep_has_verdicts_with_intervals_and_others_have_none(tmp_path):
+    better = "reweighted-l2(lam=5.0)"
+    for arm in sweeps.lambda_mnist().arms:
+        for number, config in enumerate(sweeps.lambda_mnist().configs(arm)):
+            spread = 0.0001 * number if arm.config.metric == better else 0.0
+            store_trial(tmp_path, config, score=0.9 + spread + 0.01 * (arm.config.metric == better))
+    rows = [line for line in page.files(tmp_path)["evidence.md"].decode().splitlines() if line.startswith("| ")]
+    (mnist,) = (line for line in rows if line.startswith("| The same on MNIST."))
+    assert re.search(r"35 of 35 \| .*ReweightedL2 lam = 5: better, \+1\.02 \(\+\d\.\d\d to \+\d\.\d\d\)", mnist)
+    assert sum("not decided" in line for line in rows) == len(page.CLAIMS)  # all others, and that of regularity
 
 
 def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():

@@ -7,7 +7,7 @@ and against the plain optimizer at its best rate for that batch size, which it c
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +46,11 @@ class RegimeMap:
 
 
 def regimes(evidence: Evidence) -> Figure | None:
-    tables = evidence.tables_of("regimes")
+    return regime_figure(evidence.tables_of("regimes"))
+
+
+def regime_figure(tables: Iterable[Table]) -> Figure | None:
+    """Two panels per table and method; None while no cell has a pair."""
     maps = [(table, one) for table in tables for one in regime_maps(table)]
     if not maps:
         return None
