@@ -16,11 +16,12 @@ from riesz.hook.checkpointing import CheckpointedStep
 from riesz.hook.diagnostics import Trace
 from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
 from riesz.hook.report import Diagnoses, Report
-from riesz.hook.schedule import NeedsMetric, Schedule, step_count
+from riesz.hook.schedule import Schedule, step_count
 from riesz.hook.torch_hooks import hook_tables
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
+from riesz.schedule import MetricSchedule
 
 SETTABLE = ("enabled", "metric", "recording", "step")
 """What a user may assign."""
@@ -39,6 +40,8 @@ class Attachment(CheckpointedStep):
         self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Operator, backend: str, control: controls.Control
     ):
         super().__init__(optimizer, scope, metric, backend, control)
+        self._given_metric = metric
+        """What the user asked for: a schedule starts from it, whatever another one has made of it since."""
         self._register()
 
     @property
@@ -48,7 +51,9 @@ class Attachment(CheckpointedStep):
 
     @metric.setter
     def metric(self, metric: Operator | str) -> None:
-        self._set_metric(parse_metric(metric))
+        given = parse_metric(metric)
+        self._set_metric(given)
+        self._given_metric = given
 
     def __setattr__(self, name: str, value: object) -> None:
         # A misspelt `enable = False` would change nothing.
@@ -72,8 +77,9 @@ class Attachment(CheckpointedStep):
 
         Args:
             fn: called as `fn(step)` before each step, from 0 on. It returns a metric, or a dict of numbers of the
-                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends. Steps
-                in which every learning rate is 0 are not counted: some tools make one to create optimizer state.
+                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends, its count
+                of steps is dropped, and the metric stays as it is. Steps in which every learning rate is 0 are not
+                counted: some tools make one to create optimizer state.
                 `riesz.schedule.warmup` and `riesz.schedule.first_epochs` make schedules that can be pickled.
 
         Example:
@@ -88,12 +94,14 @@ class Attachment(CheckpointedStep):
         """
         if fn is not None and not callable(fn):
             raise TypeError(f"schedule: expected a function of the step or None, got {fn!r}")
-        self._schedule = fn.of(self._metric) if isinstance(fn, NeedsMetric) else fn
-        if fn is not None:
-            # At once: a distributed checkpoint loads only the keys that the optimizer already has.
-            group = self.optimizer.param_groups[0]
-            group.setdefault(STEP_KEY, 0)
-            group.setdefault(SCHEDULED_KEY, str(self._metric))
+        self._schedule = fn.of(self._given_metric) if isinstance(fn, MetricSchedule) else fn
+        if fn is None:
+            self._forget_schedule()
+            return
+        # At once: a distributed checkpoint loads only the keys that the optimizer already has.
+        group = self.optimizer.param_groups[0]
+        group.setdefault(STEP_KEY, 0)
+        group.setdefault(SCHEDULED_KEY, str(self._metric))
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
@@ -134,9 +142,12 @@ class Attachment(CheckpointedStep):
                 del hooks[key]
         if getattr(self.optimizer.__dict__.get("__getstate__"), "__self__", None) is self:
             del self.optimizer.__dict__["__getstate__"]
-            for key in (STEP_KEY, SCHEDULED_KEY):
-                self.optimizer.param_groups[0].pop(key, None)
+            self._forget_schedule()
         self._trace, self._fast_path, self._prepared, self._prepared_steps = None, FastPathCache(), None, None
+
+    def _forget_schedule(self) -> None:
+        for key in (STEP_KEY, SCHEDULED_KEY):
+            self.optimizer.param_groups[0].pop(key, None)
 
     @property
     def _state(self) -> str:

@@ -17,7 +17,7 @@ from riesz.backends import FastPathCache
 from riesz.hook.plan import DIRECTION_KEY, METRIC_KEY, SCHEDULED_KEY
 from riesz.hook.step import DirectedStep
 from riesz.hook.torch_hooks import hook_tables
-from riesz.metrics import metric as parse_metric
+from riesz.metrics.text import from_text
 
 
 class CheckpointedStep(DirectedStep):
@@ -46,7 +46,8 @@ class CheckpointedStep(DirectedStep):
                 group.setdefault(key, value)
         self._use_plan(self._make_plan())
         if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
-            self._set_metric(parse_metric(optimizer.param_groups[0][SCHEDULED_KEY]))
+            # The attached metric may be of a user's own class, which no text names but that of this attachment.
+            self._set_metric(from_text(optimizer.param_groups[0][SCHEDULED_KEY], {type(self._metric)}))
 
     def __copy__(self) -> CheckpointedStep:
         raise TypeError("an Attachment cannot be copied by itself: deepcopy the optimizer, or attach anew")
