@@ -64,6 +64,23 @@ def ranks_must_agree_on_settings_that_are_no_numbers(world: int) -> None:
         optimizer.step()
 
 
+def ranks_must_agree_on_shapes_dtypes_and_placements(world: int) -> None:
+    """Before anything is sent: gloo ends a process that receives more bytes than it expects."""
+    mesh, first = meshes(world)[0], dist.get_rank() == 0
+    usual = {"shape": (2 * world, 3), "dtype": torch.float32, "placement": Shard(0)}
+    for other in ({"shape": (2 * world, 300)}, {"dtype": torch.float64}, {"placement": Replicate()}):
+        one = usual | (other if first else {})
+        local_rows = 2 if one["placement"] == Shard(0) else 2 * world
+        for metric in (TILDE, riesz.ReweightedL2()):
+            local = torch.zeros(local_rows, one["shape"][1], dtype=one["dtype"])
+            weight = nn.Parameter(DTensor.from_local(local, mesh, [one["placement"]], run_check=False))
+            weight.grad = torch.zeros_like(weight)
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            riesz.attach(optimizer, metric=metric, layers="all")
+            with pytest.raises(DisagreementError, match="expected the same work on all ranks"):
+                optimizer.step()
+
+
 def sharded_weight(mesh) -> nn.Parameter:
     weight = nn.Parameter(distribute_tensor(torch.ones(8, 3, 1), mesh, [Shard(0)] * mesh.ndim))
     weight.grad = torch.zeros_like(weight)
@@ -164,6 +181,7 @@ def _rows(mesh, columns: int, value: float) -> DTensor:
 CHECKS = [
     ranks_that_diverge_all_raise_at_that_step_and_go_on_when_they_agree,
     ranks_must_agree_on_settings_that_are_no_numbers,
+    ranks_must_agree_on_shapes_dtypes_and_placements,
     metrics_of_different_kinds_raise_on_all_ranks,
     switches_that_differ_raise_on_all_ranks,
     partial_gradients_that_are_missing_on_some_ranks_raise_on_all,
