@@ -2,8 +2,8 @@
 
 The identity is a hash of the function's file; of every file of the user's own that this one imports, directly or
 through others; of the arguments of a `functools.partial`; of what a closure encloses; of the object that a method
-belongs to. A function typed at a prompt has no file: its code counts, and all that it uses there. Installed packages
-do not count, nor do data files.
+belongs to. A function typed at a prompt has no file: its code counts, and all that it uses there, with the user's own
+files that these come from. Installed packages do not count, nor do data files.
 """
 
 import ast
@@ -24,6 +24,8 @@ import torch
 
 OWN_PACKAGES = ("riesz", "riesz_lab")
 SIMPLE = (type(None), bool, int, float, complex, str, bytes, Path)
+HEAP_TYPE = 1 << 9
+"""Set in `__flags__` of every class but those built into the interpreter."""
 
 
 def underlying(call: Any) -> Any:
@@ -81,20 +83,22 @@ def _parts(call: Any, seen: dict[int, Any]) -> tuple[bytes, list[str]]:
             more.append(_describe(cell.cell_contents, seen))
         except ValueError:  # not assigned yet
             more.append("empty")
-    if "<locals>" in call.__qualname__:
-        more += [_describe(each, seen) for each in (call.__defaults__, call.__kwdefaults__) if each]
     file = Path(call.__code__.co_filename)
-    try:
-        content = file.read_bytes()
-    except OSError:  # typed at a prompt
-        return _code(call.__code__), more + list(_globals(call, seen))
-    return content, more + [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in _imported(file)]
+    typed = not file.is_file()  # at a prompt
+    if typed or "<locals>" in call.__qualname__:
+        more += [_describe(each, seen) for each in (call.__defaults__, call.__kwdefaults__) if each]
+    if typed:
+        return _code(call.__code__).encode(), more + list(_globals(call, seen))
+    return file.read_bytes(), more + _contents(_imported(file))
 
 
-def _code(code: types.CodeType) -> bytes:
-    nested = [_code(each) for each in code.co_consts if isinstance(each, types.CodeType)]
-    plain = tuple(each for each in code.co_consts if not isinstance(each, types.CodeType))
-    return repr((code.co_code, plain, nested, code.co_names) if nested else (code.co_code, plain)).encode()
+def _contents(files: list[Path]) -> list[str]:
+    return [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
+
+
+def _code(code: types.CodeType) -> str:
+    constants = [_code(each) if isinstance(each, types.CodeType) else _describe(each, {}) for each in code.co_consts]
+    return repr((code.co_code, constants, code.co_names))
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -107,20 +111,32 @@ def _globals(function: Any, seen: dict[int, Any]) -> Iterator[str]:
     for name in sorted(_names(function.__code__)):
         if name in function.__globals__:
             value = function.__globals__[name]
-            if not isinstance(value, types.ModuleType):
-                yield f"{name}={_describe(value, seen)}"
+            yield f"{name}={_describe(value, seen)}"
+            if not isinstance(value, types.FunctionType):  # whose file is described with it
+                yield from _contents(_files_of(value))
+
+
+def _files_of(value: Any) -> list[Path]:
+    """The user's own files that a module, a class or an object comes from."""
+    kind = value if isinstance(value, types.ModuleType | type) else type(value)
+    module = kind if isinstance(kind, types.ModuleType) else sys.modules.get(kind.__module__)
+    file = Path(getattr(module, "__file__", None) or "").resolve()
+    if not file.is_file() or not _is_local(file) or module.__name__.split(".")[0] in OWN_PACKAGES:  # type: ignore[union-attr]
+        return []
+    return [file, *_imported(file)]
 
 
 def _describe(value: Any, seen: dict[int, Any]) -> str:
-    """A value as text that is equal for equal values, in every process."""
+    """A value as text, the same in every process. The order of a dict counts: what loops over it depends on it."""
     if isinstance(value, SIMPLE):
         return repr(value)
     if id(value) in seen:
-        return "again"
+        return f"again {list(seen).index(id(value))}"
     seen[id(value)] = value  # kept, so that no other object takes its address
     if isinstance(value, torch.Tensor):
-        return _describe(value.detach().cpu().float().numpy(), seen) + str(value.dtype)
-    if isinstance(value, np.ndarray):
+        narrow = value.is_floating_point() and value.itemsize < 4  # numpy does not know all of these
+        return _describe((value.float() if narrow else value).numpy(force=True), seen) + str(value.dtype)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return f"{value.shape} {value.dtype} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_describe(k, seen)}: {_describe(v, seen)}" for k, v in value.items()) + "}"
@@ -137,23 +153,40 @@ def _describe(value: Any, seen: dict[int, Any]) -> str:
         return f"function {hashlib.sha256(content).hexdigest()} {more}"
     if isinstance(value, types.BuiltinFunctionType):
         return f"builtin {value.__qualname__}"
-    return _pickled(value)
+    return _pickled(value, seen)
 
 
-def _pickled(value: Any) -> str:
+def _pickled(value: Any, seen: dict[int, Any]) -> str:
     try:
-        return f"{type(value).__qualname__} {hashlib.sha256(pickle.dumps(value, protocol=4)).hexdigest()}"
+        content = hashlib.sha256(pickle.dumps(value, protocol=4)).hexdigest()
+        kind = type(value)
+        return f"{kind.__qualname__} {content}" + (_class(kind, seen) if kind.__flags__ & HEAP_TYPE else "")
     except Exception:  # any error at all may come out of a user's __reduce__
         # It cannot be compared with what it was: never take stored scores for it.
         return f"{type(value).__qualname__} {uuid.uuid4().hex}"
 
 
 def _class(kind: type, seen: dict[int, Any]) -> str:
-    module = sys.modules.get(kind.__module__)
-    if getattr(module, "__file__", None):
-        return ""  # its file counts if it is the user's own
-    functions = {name: each for name, each in vars(kind).items() if isinstance(each, types.FunctionType)}
-    return _describe(functions, seen)
+    """All that a class typed at a prompt is made of; of others, their files count."""
+    if not kind.__flags__ & HEAP_TYPE:
+        return "{}"
+    if getattr(sys.modules.get(kind.__module__), "__file__", None):
+        return ""
+    return _describe([kind.__bases__, dict(_members(kind))], seen)
+
+
+def _members(kind: type) -> Iterator[tuple[str, Any]]:
+    for name, member in vars(kind).items():
+        if isinstance(member, staticmethod | classmethod):
+            yield name, (type(member).__name__, member.__func__)
+        elif isinstance(member, property):
+            yield name, ("property", member.fget, member.fset, member.fdel)
+        elif isinstance(member, functools.cached_property):
+            yield name, ("cached_property", member.func)
+        elif isinstance(member, types.FunctionType) or name in ("__annotations__", "__slots__"):
+            yield name, member
+        elif not (name.startswith("__") or name == "_abc_impl" or isinstance(member, types.MemberDescriptorType)):
+            yield name, member  # the others are Python's own notes
 
 
 def _imported(file: Path) -> list[Path]:

@@ -74,6 +74,8 @@ def ask(
             f"score and its direction are for train(attach, seed); {user.name!r} is trained by the lab's loop, "
             "which scores test accuracy, or else test loss"
         )
+    if user.trains:
+        size.check(score)
     names = expand_metrics(metrics)
     check_settings(user, [*settings, *tune])
     grid = start_grid(user, tune, dict(settings))

@@ -10,12 +10,15 @@ Cases that textbooks leave open:
 5. All differences zero, to rounding: "identical"; no interval, no p.
 6. All differences equal and not zero: their spread is unknown, so no claim, no interval, no p.
 7. Keys that are (initialisation seed, data seed) and share seeds are not independent: the primary statistic is then
-   that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None.
+   that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None. Pairs
+   outside of a full grid are left out of all of them.
+8. Errors are the scores where lower is better, and 1 - score for fractions; other scores have no error to reduce.
 """
 
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -32,7 +35,7 @@ Scores = Mapping[Hashable, float | None]
 class Comparison:
     """A method against its baseline. Differences are method - baseline, in the unit of the scores."""
 
-    n: int  # pairs with a difference
+    n: int  # pairs with a difference; of a crossed design, those of its full grid
     unpaired: int  # keys that only one side has
     baseline_mean: float  # over the n pairs; NaN if there is none
     method_mean: float
@@ -114,6 +117,9 @@ def paired(
     both = [key for key in baseline if key in method]
     base_all, method_all = (np.array([_number(side[key]) for key in both], dtype=float) for side in (baseline, method))
     there = np.isfinite(base_all) & np.isfinite(method_all)
+    finite = int(there.sum())
+    if cells := _cells([key for key, ok in zip(both, there, strict=True) if ok]):
+        there &= np.array([key in cells for key in both])
     base_N, method_N = base_all[there], method_all[there]
     differences_N = method_N - base_N
     # A difference that rounding alone may cause, a few units in the last place of the scores, is none.
@@ -126,8 +132,10 @@ def paired(
     if estimate is not None and float(estimate.error) <= rounding:
         estimate = None
     plain = estimate is not None and not shared
-    errors = (1 - base_N, 1 - method_N) if higher_is_better else (base_N, method_N)
-    reduced, reduced_interval = secondary.error_reduced(*errors) if len(base_N) else (None, None)
+    reduced, reduced_interval = None, None
+    if len(base_N) and (percent or not higher_is_better):
+        errors = (1 - base_N, 1 - method_N) if higher_is_better else (base_N, method_N)
+        reduced, reduced_interval = secondary.error_reduced(*errors)
     ratio, p_variance = secondary.spread(base_N, method_N)
     collapses = (_collapsed(base_all, collapsed, higher_is_better), _collapsed(method_all, collapsed, higher_is_better))
     return Comparison(
@@ -152,12 +160,18 @@ def paired(
         p_variance=None if shared else p_variance,
         collapsed=collapses,
         trials=len(both),
-        diverged=(int(np.isfinite(method_all).sum()) - len(base_N), int(np.isfinite(base_all).sum()) - len(base_N)),
+        diverged=(int(np.isfinite(method_all).sum()) - finite, int(np.isfinite(base_all).sum()) - finite),
         p_collapsed=secondary.fisher_p(collapses, len(both)) if any(collapses) else None,
         crossed=shared,
         higher_is_better=higher_is_better,
         percent=percent,
     )
+
+
+def _cells(keys: list[Hashable]) -> set[Hashable]:
+    """The pairs of the full grid, if pairs share seeds and there is one."""
+    rows, columns = grid(keys) or ([], [])
+    return set(product(rows, columns)) if min(len(rows), len(columns)) > 1 else set()
 
 
 def _estimate(differences: dict[Hashable, float]) -> tuple[Estimate | None, bool]:
