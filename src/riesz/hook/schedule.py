@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Protocol, runtime_checkable
 
+from torch import Tensor
+
 from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, Groups
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
@@ -26,9 +28,16 @@ def step_count(groups: Groups) -> int:
 
 
 def only_creates_state(groups: Groups) -> bool:
-    """Whether every learning rate is 0, as in the step some tools take to create optimizer state."""
-    rates = [group.get("lr") for group in groups]
-    return all(isinstance(rate, (int, float)) and rate == 0 for rate in rates)
+    """Whether every learning rate is 0, as in the step some tools take to create optimizer state.
+
+    Those put a zero on the CPU in the place of a tensor; a rate on another device is not read back.
+    """
+    return all(_is_zero(group.get("lr")) for group in groups)
+
+
+def _is_zero(rate: object) -> bool:
+    readable = isinstance(rate, (int, float)) or (isinstance(rate, Tensor) and rate.is_cpu)
+    return readable and bool(rate == 0)
 
 
 def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operator:
