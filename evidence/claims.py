@@ -68,7 +68,7 @@ CLAIMS = (
     ),
 )
 
-REGULARITY = "Training with these metrics leaves neighbouring output channels correlated."
+REGULARITY = "Training with these metrics leaves filters correlated along the output channels."
 
 NOT_TESTED = (
     ("CIFAR-10 with ResNet-56 and VGG-16, SGD, Adam and LS, 240 epochs", "table-cifar"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import matplotlib
 import pytest
-from evidence import page, reproduce, sweeps
+from evidence import page, regularity, reproduce, sweeps
 from evidence.collect import collect
 
 from riesz_lab.store import Store
@@ -65,12 +66,27 @@ def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():
         assert by_label[label] in text
 
 
+def test_regularity_is_compared_with_sgd_of_the_same_seed_and_settings(tmp_path):
+    base = sweeps.lambda_fashion().arms[0].config
+    for seed, drift in enumerate((0.0, 0.3, -0.2, 0.1)):  # initial weights differ by seed far more than methods do
+        for config, order in ((base, 0.0), (replace(base, metric="sobolev"), 0.05), (replace(base, momentum=0.0), 9.0)):
+            path = store_trial(tmp_path, replace(config, seed=seed))
+            layer = {"direction": "output", "order": drift + order + 0.001 * seed * bool(order), "level": 0.0}
+            (path / "regularity.json").write_text(json.dumps([layer]))
+    compared = regularity.compare(regularity.by_method(tmp_path))
+    (order,) = (comparison for (_, quantity), comparison in compared.items() if quantity == "order")
+    assert order.verdict == "better"
+    assert order.difference == pytest.approx(0.0515)
+
+
 def test_collecting_takes_complete_trials_once_and_leaves_weights(tmp_path):
     source, target = tmp_path / "runs", tmp_path / "trials"
     trial = next(page.TRIALS.glob("*/*"))
     shutil.copytree(trial, source / trial.parent.name / trial.name)
     assert len(collect(source, target)) == 1
+    (source / trial.parent.name / trial.name / "sweeps.json").write_text('{"another": 3}')
     assert collect(source, target) == []
+    assert Store(target).trials[0].sweeps() == {"another": 3}
 
 
 @pytest.mark.parametrize(("shift", "agrees"), [(0.0, True), (0.5, False)])

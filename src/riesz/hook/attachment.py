@@ -24,6 +24,7 @@ from riesz.hook.torch_hooks import hook_tables
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
+from riesz.metrics.text import from_text
 from riesz.schedule import MetricSchedule
 
 SETTABLE = ("enabled", "metric", "recording", "step")
@@ -43,6 +44,8 @@ class Attachment(DirectedStep):
         self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Operator, backend: str, control: controls.Control
     ):
         super().__init__(optimizer, scope, metric, backend, control)
+        self._given_metric = metric
+        """What the user asked for: a schedule starts from it, whatever another one has made of it since."""
         self._settings_before_load: list[dict[str, Any]] = []
         optimizer.register_step_pre_hook(self._before_step)
         optimizer.register_step_post_hook(self._after_step)
@@ -59,7 +62,9 @@ class Attachment(DirectedStep):
 
     @metric.setter
     def metric(self, metric: Operator | str) -> None:
-        self._set_metric(parse_metric(metric))
+        given = parse_metric(metric)
+        self._set_metric(given)
+        self._given_metric = given
 
     def __setattr__(self, name: str, value: object) -> None:
         # A misspelt `enable = False` would change nothing.
@@ -83,8 +88,9 @@ class Attachment(DirectedStep):
 
         Args:
             fn: called as `fn(step)` before each step, from 0 on. It returns a metric, or a dict of numbers of the
-                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends. Steps
-                in which every learning rate is 0 are not counted: some tools make one to create optimizer state.
+                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends, its count
+                of steps is dropped, and the metric stays as it is. Steps in which every learning rate is 0 are not
+                counted: some tools make one to create optimizer state.
                 `riesz.schedule.warmup` and `riesz.schedule.first_epochs` make schedules that can be pickled.
 
         Example:
@@ -99,12 +105,14 @@ class Attachment(DirectedStep):
         """
         if fn is not None and not callable(fn):
             raise TypeError(f"schedule: expected a function of the step or None, got {fn!r}")
-        self._schedule = fn.of(self._metric) if isinstance(fn, MetricSchedule) else fn
-        if fn is not None:
-            # At once: a distributed checkpoint loads only the keys that the optimizer already has.
-            group = self.optimizer.param_groups[0]
-            group.setdefault(STEP_KEY, 0)
-            group.setdefault(SCHEDULED_KEY, str(self._metric))
+        self._schedule = fn.of(self._given_metric) if isinstance(fn, MetricSchedule) else fn
+        if fn is None:
+            self._forget_schedule()
+            return
+        # At once: a distributed checkpoint loads only the keys that the optimizer already has.
+        group = self.optimizer.param_groups[0]
+        group.setdefault(STEP_KEY, 0)
+        group.setdefault(SCHEDULED_KEY, str(self._metric))
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
@@ -145,9 +153,12 @@ class Attachment(DirectedStep):
                 del hooks[key]
         if getattr(self.optimizer.__dict__.get("__getstate__"), "__self__", None) is self:
             del self.optimizer.__dict__["__getstate__"]
-            for key in (STEP_KEY, SCHEDULED_KEY):
-                self.optimizer.param_groups[0].pop(key, None)
+            self._forget_schedule()
         self._trace, self._fast_path, self._prepared, self._prepared_steps = None, FastPathCache(), None, None
+
+    def _forget_schedule(self) -> None:
+        for key in (STEP_KEY, SCHEDULED_KEY):
+            self.optimizer.param_groups[0].pop(key, None)
 
     @property
     def _state(self) -> str:
@@ -177,7 +188,8 @@ class Attachment(DirectedStep):
                 group.setdefault(key, value)
         self._use_plan(self._make_plan())
         if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
-            self._set_metric(parse_metric(optimizer.param_groups[0][SCHEDULED_KEY]))
+            # The attached metric may be of a user's own class, which no text names but that of this attachment.
+            self._set_metric(from_text(optimizer.param_groups[0][SCHEDULED_KEY], {type(self._metric)}))
 
     def __copy__(self) -> "Attachment":
         raise TypeError("an Attachment cannot be copied by itself: deepcopy the optimizer, or attach anew")

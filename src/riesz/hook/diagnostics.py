@@ -13,7 +13,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from riesz.control import Control, permutation, products
+from riesz.control import Control, norm_ratio, permutation, products
 from riesz.hook.plan import Target
 from riesz.hook.report import Diagnoses, Diagnosis
 from riesz.layout.axis import Axis, ColumnView, is_dtensor
@@ -104,8 +104,9 @@ def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: C
 
 def _diagnosis(name: str, sums: Tensor) -> Diagnosis:
     ff, gg, fg = sums.tolist()
-    ratio, cosine = (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0
-    return Diagnosis(name, ratio, cosine)
+    if not (ff and gg):
+        return Diagnosis(name, 1.0 if not ff else 0.0, 1.0)
+    return Diagnosis(name, (gg / ff) ** 0.5, fg / (ff**0.5 * gg**0.5))
 
 
 def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> Tensor | str:
@@ -125,19 +126,18 @@ def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> 
     wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
     f = _undirected(wide, target.name, target.axis, metric, shuffled=control == "permuted")
     if control == "norm":
-        f *= wide.norm() / f.norm()
+        f *= norm_ratio(wide.norm(), f.norm())
     return products(f, wide)
 
 
 def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, shuffled: bool) -> Tensor:
     opened = ColumnView.open(g, axis)
     columns_ONI = opened.read()
-    order = permutation(name, opened.length, g.device)
     if shuffled:
-        columns_ONI = columns_ONI.index_select(1, order)
-    columns_ONI = metric.apply_inverse(columns_ONI)
-    if shuffled:
-        columns_ONI = columns_ONI[:, order.argsort()]
+        order = permutation(name, opened.length, g.device)
+        columns_ONI = metric.apply_inverse(columns_ONI.index_select(1, order))[:, order.argsort()]
+    else:
+        columns_ONI = metric.apply_inverse(columns_ONI)
     f = torch.empty_like(g)
     ColumnView.open(f, axis).write(columns_ONI)
     return f

@@ -34,6 +34,11 @@ class Metric(Operator):
 
     tunable_fields: ClassVar[tuple[str, ...]] = SHARED_FIELDS
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "smoothing_symbol" in cls.__dict__ and "smoothing_factor" not in cls.__dict__:
+            cls.smoothing_factor = Metric.smoothing_factor  # type: ignore[method-assign]  # the parent's is of its symbol
+
     def __post_init__(self) -> None:
         owner = type(self).__name__
         if type(self) is Metric:

@@ -1,7 +1,6 @@
 """What is shown while a comparison runs: a line per trial and, in a terminal, a table of narrowing intervals."""
 
 import math
-import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from riesz_lab.errors import printable
 from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.statistics.verdict import format_signed
 from riesz_lab.utils.amounts import count
+from riesz_lab.utils.terminal import can_redraw
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -104,7 +104,7 @@ class LiveDisplay(Display):
 
 
 def make_display(live: bool, say: Callable[[str], None]) -> Display:
-    return LiveDisplay() if live and sys.stdout.isatty() else Display(say)
+    return LiveDisplay() if live and can_redraw() else Display(say)
 
 
 def describe_look(judged: Sequential, percent: bool) -> str:

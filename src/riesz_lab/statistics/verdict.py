@@ -54,7 +54,7 @@ def _claim(comparison: Comparison, words: Mapping[str, str]) -> str:
         if comparison.p is not None and comparison.p < ALPHA:
             lead = f"no evidence that survives the correction for {comparison.family} comparisons"
         least = _size(comparison.detectable or 0.0, comparison)
-        return f"{lead}: {_observed(comparison)}; 80% power to detect {least}"
+        return f"{lead}: {_observed(comparison)}; one such comparison detects {least} or more with 80% power"
     if kind == "identical":
         return f"identical in all {comparison.n} pairs"
     return "no claim: " + _why_not(comparison)
@@ -62,13 +62,14 @@ def _claim(comparison: Comparison, words: Mapping[str, str]) -> str:
 
 def _why_not(comparison: Comparison) -> str:
     if (n := comparison.n) < LEAST_PAIRS:
-        return f"{count(n, 'pair')}; at least {LEAST_PAIRS} are needed" if n else "no paired scores"
+        pairs = ("there are no pairs of scores yet", "1 pair is too few", f"{n} pairs are too few")[n]
+        return f"{pairs}; at least {LEAST_PAIRS} are needed"
     if comparison.p is None:
         if comparison.crossed:
             return "pairs that share seeds need a full grid of initialisations and data orders, and some spread"
         if comparison.ties == comparison.n:
             return f"identical in the {comparison.n} pairs that are left, but some trials diverged"
-        return f"the difference is the same in all {comparison.n} pairs, so no interval can be computed"
+        return f"the difference is the same in all {comparison.n} pairs, so its spread cannot be estimated"
     return f"the difference leaves out trials that diverged: {_observed(comparison)}"
 
 

@@ -1,12 +1,12 @@
 """Progress of a running trial: a live bar in a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 from riesz_lab.errors import printable
 from riesz_lab.store.result import is_percent
+from riesz_lab.utils.terminal import can_redraw
 
 Kind = Literal["auto", "live", "plain", "none"]
 Means = Callable[[], dict[str, float]]
@@ -113,7 +113,7 @@ class Live(Progress):
 def make(kind: Kind, title: str = "") -> Progress:
     if kind == "none":
         return Progress(title)
-    if kind == "live" or (kind == "auto" and sys.stdout.isatty()):
+    if kind == "live" or (kind == "auto" and can_redraw()):
         return Live(title)
     return Plain(title)
 

@@ -186,13 +186,17 @@ def shifted(*differences):
         (
             shifted(0.02, -0.015, 0.01, -0.02, 0.001),
             "no evidence",
-            r"no evidence of a difference: -0\.08 points \(95% .*with 80% power is \d",
+            r"no evidence of a difference: -0\.08 points \(95% .*detects \d.* points or more with 80% power",
         ),
         (shifted(0, 0, 0, 0, 0), "identical", "identical in all 5 pairs"),
-        (shifted(0.01, 0.01, 0.01, 0.01, 0.01), "no claim", "the same in all 5 pairs, so no interval can be computed"),
-        (shifted(0.01, 0.02), "no claim", "2 pairs; at least 3 are needed"),
-        (shifted(0.01), "no claim", "1 pair; at least 3 are needed"),
-        ({}, "no claim", "no paired scores"),
+        (
+            shifted(0.01, 0.01, 0.01, 0.01, 0.01),
+            "no claim",
+            "the same in all 5 pairs, so its spread cannot be estimated",
+        ),
+        (shifted(0.01, 0.02), "no claim", "2 pairs are too few; at least 3 are needed"),
+        (shifted(0.01), "no claim", "1 pair is too few"),
+        ({}, "no claim", "there are no pairs of scores yet"),
         (
             shifted(0.0010, 0.0011, 0.0009, 0.0012, 0.001),
             "better",

@@ -1,6 +1,5 @@
 """The display of a running sweep: a live table in a terminal, a line per trial elsewhere."""
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from riesz_lab.sweeps.definition import Sweep
 from riesz_lab.sweeps.running.driver import Watcher
 from riesz_lab.sweeps.running.pending import Pending
 from riesz_lab.training import progress
+from riesz_lab.utils.terminal import can_redraw
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -117,7 +117,7 @@ class Live(Lines):
 def make_display(kind: progress.Kind, sweep: Sweep, pending: Pending, runs: Path, slots: int) -> Lines:
     if kind == "none":
         return _Silent(sweep, pending, runs, slots)
-    if kind == "live" or (kind == "auto" and sys.stdout.isatty()):
+    if kind == "live" or (kind == "auto" and can_redraw()):
         return Live(sweep, pending, runs, slots)
     return Lines(sweep, pending, runs, slots)
 
