@@ -10,7 +10,7 @@ from typing import Any
 from riesz_lab.config import SEEDS
 from riesz_lab.errors import BadFileError
 from riesz_lab.report.content import Cell, Section, Table, number
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import Evidence, Methods
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.figures.spectra import layers_of, mean_frequency, setting_with_updates
@@ -37,7 +37,7 @@ def layers(evidence: Evidence) -> Section:
         last = [layers_of(evidence.rows(trial, "updates")[-1]) for trial in trials]
         for layer in last[0]:
             stored = [row[layer] for row in last if layer in row]
-            means = [_mean(row.get(key) for row in stored) for key in ("moved", "ratio", "cosine")]
+            means = [mean_cell(row.get(key) for row in stored) for key in ("moved", "ratio", "cosine")]
             frequency = statistics.fmean(map(mean_frequency, stored))
             rows.append([layer, name, number(stored[0]["n"]), *means, number(frequency, ".3f")])
     if base is None or not rows:
@@ -55,7 +55,8 @@ def layers(evidence: Evidence) -> Section:
     return Section(name="layers", title="Layer by layer", blocks=[table])
 
 
-def _mean(values: Iterable[Any]) -> Cell:
+def mean_cell(values: Iterable[Any]) -> Cell:
+    """The mean of those that are numbers."""
     known = [value for value in values if isinstance(value, int | float)]
     return number(statistics.fmean(known) if known else None, ".4g")
 
@@ -64,7 +65,7 @@ def speed(evidence: Evidence) -> Section:
     """The time of a step in these trials, and the benchmarks."""
     rows: list[list[Cell | str]] = []
     for base, methods in evidence.settings.items():
-        medians = {name: statistics.median(times) for name in methods if (times := step_times(methods[name]))}
+        medians = median_times(methods)
         plain = medians.get(method(base))
         for name, median in medians.items():
             epochs = number(len(step_times(methods[name])))
@@ -91,6 +92,11 @@ def speed(evidence: Evidence) -> Section:
         blocks=blocks,
         missing=() if evidence.benchmarks else (missing,),
     )
+
+
+def median_times(methods: Methods) -> dict[str, float]:
+    """The median time of a step by method, of those that have one."""
+    return {name: statistics.median(times) for name, trials in methods.items() if (times := step_times(trials))}
 
 
 def step_times(trials: list[StoredTrial]) -> list[float]:

@@ -4,11 +4,9 @@ It has no table of the paper: it is about somebody's network.
 """
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from riesz_lab.comparison import Answer
 from riesz_lab.comparison.record import make_record
@@ -169,8 +167,9 @@ def _own_layers(table: Table) -> list[Section]:
         stored = [updates[-1].get("layers") for trial in row.trials.values() if (updates := trial.updates())]
         by_trial = [layers for layers in stored if isinstance(layers, dict)]
         for layer in dict.fromkeys(name for layers in by_trial for name in layers):
-            means = [_mean(by_trial, layer, key) for key in ("ratio", "cosine")]
-            rows.append([layer, label, *(number(mean, ".4g") for mean in means)])
+            entries = [layers[layer] for layers in by_trial if isinstance(layers.get(layer), dict)]
+            means = [appendix.mean_cell(entry.get(key) for entry in entries) for key in ("ratio", "cosine")]
+            rows.append([layer, label, *means])
     if not rows:
         return []
     shown = PageTable(
@@ -183,18 +182,8 @@ def _own_layers(table: Table) -> list[Section]:
     return [Section(name="layers", title="Layer by layer", blocks=[shown])]
 
 
-def _mean(by_trial: list[dict[str, Any]], layer: str, key: str) -> float | None:
-    entries = [layers[layer] for layers in by_trial if isinstance(layers.get(layer), dict)]
-    values = [entry[key] for entry in entries if isinstance(entry.get(key), int | float)]
-    return statistics.fmean(values) if values else None
-
-
 def _step_times(table: Table) -> list[Section]:
-    medians = {
-        label: statistics.median(times)
-        for label, row in table.rows.items()
-        if (times := appendix.step_times(list(row.trials.values())))
-    }
+    medians = appendix.median_times({label: list(row.trials.values()) for label, row in table.rows.items()})
     rows: list[list[Cell | str]] = []
     for label, median in medians.items():
         plain = medians.get(table.rows[label].arm.baseline or "")

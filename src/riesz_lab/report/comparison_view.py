@@ -14,7 +14,7 @@ from riesz_lab.errors import printable
 from riesz_lab.report.content import Cell, Table, number
 from riesz_lab.report.labels import scale, score_label
 from riesz_lab.statistics import Comparison, components, format_p
-from riesz_lab.store.export import defuse
+from riesz_lab.store.export import csv_text, defuse
 from riesz_lab.sweeps import Row
 from riesz_lab.sweeps import Table as Comparisons
 from riesz_lab.sweeps.tuning import Choice
@@ -101,16 +101,14 @@ def records(comparisons: Comparisons, rates: Rates | None = None) -> list[dict[s
 
 def comparisons_csv(tables: Iterable[Comparisons]) -> str:
     """One row per comparison, with plain numbers, for a notebook."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    rows = []
     for table in tables:
         for record, row in zip(records(table), table.rows.values(), strict=True):
             if row.comparison is not None:
                 renamed = {column: record[name] for column, name in CSV_NAMES.items()}
                 renamed |= {"scale": scale(row.arm.config), "score": table.score, "wanted": row.wanted}
-                writer.writerow({name: defuse(value) for name, value in (record | renamed).items()})
-    return buffer.getvalue()
+                rows.append(record | renamed)
+    return csv_text(rows, CSV_COLUMNS)
 
 
 def table_csv(table: Table) -> str:
