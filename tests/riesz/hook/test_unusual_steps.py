@@ -252,14 +252,15 @@ def test_a_schedule_that_remembers_resumes_with_its_metric_and_its_count():
     assert resumed.step == 0
 
 
-def test_a_step_that_only_creates_state_is_not_counted():
+@pytest.mark.parametrize("zero", [0, 0.0, torch.tensor(0.0)], ids=["int", "float", "tensor"])
+def test_a_step_that_only_creates_state_is_not_counted(zero):
     model = conv()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=zero)
     attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
     attachment.schedule(lambda step: {"lam": 1.0 + step})
     optimizer.step()
     assert attachment.step == 0
-    optimizer.param_groups[0]["lr"] = 0.1
+    optimizer.param_groups[0]["lr"] = zero + 0.1
     optimizer.step()
     assert (attachment.step, attachment.metric.lam) == (1, 1.0)
 

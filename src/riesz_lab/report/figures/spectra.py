@@ -86,7 +86,9 @@ def _ends(evidence: Evidence) -> dict[str, tuple[dict[Hashable, float], dict[Has
         return {}
     ends = {}
     for name, (epochs, values_TE) in curves.items():
-        keys = [(trial.config.effective_init_seed, trial.config.effective_data_seed) for trial in methods[name]]
+        keys: list[Hashable] = [
+            (trial.config.effective_init_seed, trial.config.effective_data_seed) for trial in methods[name]
+        ]
         first, last = (values_TE[:, epochs.index(epoch)].tolist() for epoch in (common[0], common[-1]))
         ends[name] = (dict(zip(keys, first, strict=True)), dict(zip(keys, last, strict=True)))
     return ends
