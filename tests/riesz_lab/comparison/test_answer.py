@@ -36,6 +36,16 @@ def test_a_collapsed_seed_is_named_with_the_result_without_it_beside(tmp_path):
     assert answer.without_outliers["SobolevTilde"].n == 4
 
 
+@pytest.mark.parametrize(("other", "named"), [(0.103, [3]), (0.79, [])])
+def test_a_collapsed_seed_among_equal_scores_is_named(other, named, tmp_path):
+    def train(attach, seed):
+        directed = isinstance(start(attach)[2], riesz.Attachment)
+        return other if seed == 3 and not directed else 0.8
+
+    answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], score="accuracy", runs=tmp_path)
+    assert [outlier.seed for outlier in answer.outliers] == named
+
+
 def test_usual_spread_names_nobody(tmp_path):
     def train(attach, seed):
         start(attach)
