@@ -4,8 +4,6 @@ Settings of the user's function are stored in the config's `model_options`, besi
 trial without settings has the id it had before there were any.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,7 +139,7 @@ def _arms(base: Config, metrics: list[str], controls: bool, where: str) -> Itera
         configs.append(directed)
         if controls:
             configs.append(replace(directed, control="norm"))
-            if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # a mean knows no order
+            if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # does not depend on channel order
                 configs.append(replace(directed, control="permuted"))
     # Named and paired as the report does with what it finds in the store, so that both say the same.
     names = [method(config) for config in configs]

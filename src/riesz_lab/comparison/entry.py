@@ -1,7 +1,5 @@
 """`riesz_lab.compare`: tune if asked to, run the trials, and answer."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The largest difference that does not matter: in the unit of the score, in points, or in standard deviations."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

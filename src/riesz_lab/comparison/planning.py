@@ -1,7 +1,5 @@
 """After a pilot: how many pairs would show the margin, and what they would take here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from scipy import stats

@@ -1,7 +1,5 @@
 """What is asked, checked before anything is trained; and the list of its trials, without training any."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

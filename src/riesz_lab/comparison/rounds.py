@@ -1,7 +1,5 @@
 """Seeds for all arms: a fixed number, or more until every arm has a conclusion."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +26,7 @@ def run_fixed(trials: Trials, sweep: Sweep) -> None:
 
 @dataclass
 class Verdicts:
-    """What a sequential comparison has come to.
+    """The result of a sequential comparison so far.
 
     Attributes:
         arms: the judgement of every arm that has a baseline, at its last look.

@@ -3,8 +3,6 @@
 It has no table of the paper: it is about somebody's network.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

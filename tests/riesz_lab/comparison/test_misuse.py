@@ -124,7 +124,7 @@ def test_ended_with_a_reason_and_nothing_lost(mistake, compare, tmp_path):
 def test_an_arm_that_diverges_is_named_and_nothing_is_claimed(compare):
     status, out, _ = compare(NAN, [])
     assert status == 0
-    assert "Look at SobolevTilde: it diverged with seed 0, 1, 2." in out
+    assert "Diverged: SobolevTilde, seed 0, 1, 2." in out
     assert "SobolevTilde helps" not in out
 
 
