@@ -289,7 +289,7 @@ def notes(answer: Answer) -> list[str]:
         arms = len(answer.verdicts.arms)
         lines.append(
             f"Seeds were added until a conclusion held, {answer.verdicts.budget} at most; intervals allow for a look "
-            f"after every pair{f' and for all {arms} arms' if arms > 1 else ''}."
+            f"after every pair{_shared(arms)}."
         )
     if answer.stored:
         first, last = min(answer.stored), max(answer.stored)
@@ -297,6 +297,10 @@ def notes(answer: Answer) -> list[str]:
         lines.append(f"{count(len(answer.stored), 'stored trial')} used again ({dates}); --fresh trains anew.")
     lines.append(f"All trials together: {clock(answer.seconds)}.")
     return lines
+
+
+def _shared(arms: int) -> str:
+    return "" if arms == 1 else " and for both arms" if arms == 2 else f" and for all {arms} arms"
 
 
 def _rates(answer: Answer) -> str:

@@ -43,11 +43,14 @@ class Evidence:
     @cached_property
     def tables(self) -> list[Table]:
         # What was judged at every look, or at settings of each arm's own, is in no table of a fixed number of pairs.
-        judged = {
-            id_ for record in self.records.values() if not record.has_table for arm in record.arms for id_ in arm.trials
-        }
+        arms = [(record, arm) for record in self.records.values() if not record.has_table for arm in record.arms]
+        judged = {id_ for _, arm in arms for id_ in arm.trials}
+        # A later call that stopped sooner leaves trials beyond its own: they were looked at one by one too.
+        looked_at = {arm.group for record, arm in arms if record.sequential and arm.baseline is not None}
         store = copy.copy(self.store)
-        store.trials = [trial for trial in store.trials if trial.config.id not in judged]
+        store.trials = [
+            trial for trial in store.trials if trial.config.id not in judged and trial.config.group not in looked_at
+        ]
         return tables(store, self.margin)
 
     def tables_of(self, *names: str) -> list[Table]:

@@ -86,6 +86,16 @@ def test_an_equivalence_whose_interval_passes_the_margin_says_what_it_rests_on(t
         assert (" of two one-sided tests, 5 pairs." in answer.answers[0]) is expected
 
 
+@pytest.mark.parametrize(("other", "named"), [(0.103, [3]), (0.79, [])])
+def test_a_collapsed_seed_among_equal_scores_is_named(other, named, tmp_path):
+    def train(attach, seed):
+        directed = isinstance(start(attach)[2], riesz.Attachment)
+        return other if seed == 3 and not directed else 0.8
+
+    answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], score="accuracy", runs=tmp_path)
+    assert [outlier.seed for outlier in answer.outliers] == named
+
+
 def test_usual_spread_names_nobody(tmp_path):
     def train(attach, seed):
         start(attach)
@@ -146,7 +156,40 @@ def yields():
     yield 0.5
 
 
-WITHOUT_LOOP = [returns_a_number, returns_a_sum, returns_a_call, returns_scores, returns_a_pair, yields]
+def returns_a_name():
+    print("training")
+    right, total = 3, 4
+    score = 0.0
+    score += right / total
+    return score
+
+
+def fit(lr):
+    print("training")
+    for _ in range(3):
+        accuracy = torch.rand(()).item()
+    return accuracy
+
+
+def returns_what_another_returns():
+    return fit(0.1)
+
+
+def returns_what_it_was_told():
+    best = fit(lr=0.5)
+    return best
+
+
+def calls_another():
+    fit(0.1)
+
+
+returns_a_lambdas_number = lambda: fit(0.1)  # noqa: E731
+
+WITHOUT_LOOP = [
+    returns_a_number, returns_a_sum, returns_a_call, returns_scores, returns_a_pair, yields, returns_a_name,
+    returns_what_another_returns, returns_what_it_was_told, calls_another, returns_a_lambdas_number,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", [loop_without_arguments, returns_nothing, *WITHOUT_LOOP])
@@ -218,8 +261,47 @@ def build_with_functions_inside() -> "tuple[nn.Module, object, object]":
     return (*build()[:2], loss)
 
 
-def test_functions_inside_a_build_are_not_taken_for_it():
-    assert not inspect_function(build_with_functions_inside).trains
+def build_by_name():
+    parts = build()
+    parts = (*parts[:2], nn.functional.cross_entropy)
+    return parts
+
+
+def build_by_a_loop():
+    model, data, loss = build()
+    made = 0
+    for made in [(model, data, loss)]:
+        print(made)
+    return made
+
+
+def build_of_sums():
+    first = (nn.Conv2d(1, 1, 1), ([], []))
+    return first + (nn.functional.cross_entropy,)  # noqa: RUF005 - as people write it
+
+
+def build_with_a_pretrained_part():
+    fit(0.1)
+    return build()
+
+
+def build_by_calling():
+    return build_by_name()
+
+
+def build_again():
+    return build_again()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        build_with_functions_inside, build_by_name, build_by_a_loop, build_of_sums, build_with_a_pretrained_part,
+        build_by_calling, build_again, lambda: build(),
+    ],
+)  # fmt: skip
+def test_a_build_is_not_taken_for_a_loop(function):
+    assert not inspect_function(function).trains
 
 
 def test_the_rate_of_a_build_is_named(tmp_path):
