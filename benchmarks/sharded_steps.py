@@ -27,7 +27,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 import riesz
-from benchmarks.harness import Figure, save
+from benchmarks.harness import Measurement, save
 from benchmarks.networks import Shape, resnet50, resnet56
 from benchmarks.sharding import METRICS, on_ranks, shard
 
@@ -125,13 +125,13 @@ def steps(networks: dict[str, list[Shape]]) -> None:
             for name, shapes in networks.items():
                 on_ranks(timed_steps(shapes, result), ranks)
                 shape = f"{name} on {ranks}"
-                figures += [Figure("sharded", shape, *row, STEPS, STEPS) for row in json.loads(result.read_text())]
+                figures += [Measurement("sharded", shape, *row, STEPS, STEPS) for row in json.loads(result.read_text())]
     save("sharded", figures)
     for line in ratios(figures):
         print(line)
 
 
-def ratios(figures: list[Figure]) -> list[str]:
+def ratios(figures: list[Measurement]) -> list[str]:
     """A Markdown table: what each metric adds to a step, over the plain step; on the wall and in processor time."""
     median = {(f.shape, f.rival): f.median for f in figures}
     shapes = list(dict.fromkeys(f.shape for f in figures))

@@ -13,8 +13,8 @@ from riesz_lab.comparison.attach import HELD_OUT
 from riesz_lab.comparison.display import Display
 from riesz_lab.comparison.fresh import move_aside, settle
 from riesz_lab.comparison.function import UserFunction, inspect_function, with_settings
-from riesz_lab.comparison.own_loop import run_own_loop
 from riesz_lab.comparison.reference import reference_to
+from riesz_lab.comparison.user_loop import run_user_loop
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, StoppedError
 from riesz_lab.store import Result, StoredTrial, read_trial
@@ -23,7 +23,7 @@ from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.running.driver import Watcher, drive
 from riesz_lab.sweeps.running.executor import Executor
 from riesz_lab.sweeps.running.executors import Kind, make_executor
-from riesz_lab.sweeps.running.in_process import InProcess
+from riesz_lab.sweeps.running.in_process import InProcessExecutor
 from riesz_lab.sweeps.running.local import check_share
 from riesz_lab.sweeps.running.pending import Pending, find_pending
 from riesz_lab.sweeps.running.worker import RunSettings, Train, TrialJob
@@ -60,7 +60,7 @@ class Execution:
 
     def executor(self) -> Executor:
         if self.in_process:
-            return InProcess(self.threads)
+            return InProcessExecutor(self.threads)
         return make_executor(self.kind, self.workers, self.threads, retries=RETRIES)
 
     def trains(self, function: UserFunction) -> Train:
@@ -76,7 +76,7 @@ def train_user_trial(function: UserFunction, config: Config, job: TrialJob) -> b
     if not function.trains:
         return train_trial(config, data=call, runs=job.runs).trained
     score, better = (text.partition("=")[2] for text in config.model_options[:2])
-    run_own_loop(Trial(job.runs, config), call, function.name, score, better == "higher", tuning=config.hold_out > 0)
+    run_user_loop(Trial(job.runs, config), call, function.name, score, better == "higher", tuning=config.hold_out > 0)
     return True
 
 
@@ -155,7 +155,7 @@ class Trials:
         if pending.failed:
             raise LabError(next(iter(pending.failed.values())))
 
-    def check_chance(self, config: Config, result: Result) -> None:
+    def check_seeds_differ(self, config: Config, result: Result) -> None:
         """Two seeds with the same weights and scores: the function sets a seed itself, and n trials are one."""
         if not self.function.trains or result.last is None:
             return
@@ -211,7 +211,7 @@ class _Watcher(Watcher):
         done = f"{self.done:>{len(str(self.total))}}"
         number = self.number.format(done=done, total=self.total)
         self.trials.display.say(f"{number} {self.titles[config.id]}: {scores}  ({remark})")
-        self.trials.check_chance(config, trial.result)
+        self.trials.check_seeds_differ(config, trial.result)
 
 
 def seconds_of(row: Row) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from riesz_lab.config import SEEDS
 from riesz_lab.errors import BadFileError
 from riesz_lab.report.content import Cell, Section, Table, number
-from riesz_lab.report.evidence import Evidence, Methods
+from riesz_lab.report.evidence import Methods, ReportData
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.figures.spectra import layers_of, mean_frequency, setting_with_updates
@@ -29,7 +29,7 @@ CLOCK = (
 )
 
 
-def layers(evidence: Evidence) -> Section:
+def layers(evidence: ReportData) -> Section:
     """The effect of the metric, layer by layer, in the last epoch."""
     base, methods = setting_with_updates(evidence) or (None, {})
     rows: list[list[Cell | str]] = []
@@ -61,7 +61,7 @@ def mean_cell(values: Iterable[Any]) -> Cell:
     return number(statistics.fmean(known) if known else None, ".4g")
 
 
-def speed(evidence: Evidence) -> Section:
+def speed(evidence: ReportData) -> Section:
     """The time of a step in these trials, and the benchmarks."""
     rows: list[list[Cell | str]] = []
     for base, methods in evidence.settings.items():
@@ -105,7 +105,7 @@ def step_times(trials: list[StoredTrial]) -> list[float]:
     return [float(ms) for ms in times if isinstance(ms, int | float) and ms > 0]
 
 
-def _benchmark_table(evidence: Evidence) -> Table:
+def _benchmark_table(evidence: ReportData) -> Table:
     rows: list[list[Cell | str]] = []
     for row in evidence.benchmarks:
         median, span = Cell(f"{1e3 * row.median:.4g}", row.median), f"{1e3 * row.p20:.4g} to {1e3 * row.p80:.4g}"
@@ -119,7 +119,7 @@ def _benchmark_table(evidence: Evidence) -> Table:
     )
 
 
-def environments(evidence: Evidence) -> Section:
+def environments(evidence: ReportData) -> Section:
     """Where the trials ran, one row per machine and set of versions."""
     counts = Counter(map(_environment, evidence.store.trials))
     table = Table(
@@ -149,7 +149,7 @@ def _environment(trial: StoredTrial) -> tuple[str, ...]:
     )
 
 
-def settings(evidence: Evidence) -> Section:
+def settings(evidence: ReportData) -> Section:
     """The full config of every group of trials: what all share, then what differs."""
     groups = [trials[0].config for trials in evidence.store.groups().values()]
     values = [config.describe() for config in groups]
@@ -170,7 +170,7 @@ def _format(value: object) -> str:
     return "" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def trials(evidence: Evidence, home: Path | None) -> Section:
+def trials(evidence: ReportData, home: Path | None) -> Section:
     """Every trial with a link to its directory, relative to the folder of the page."""
     store = evidence.store
     rows: list[list[Cell | str]] = []

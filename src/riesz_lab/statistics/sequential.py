@@ -117,7 +117,7 @@ class Sequential:
         withheld: set[Conclusion] = {"worse", "no difference"} if baseline else set()
         return withheld | ({"better", "no difference"} if method else set())
 
-    def hopeless(self, budget: int, run: int | None = None) -> bool:
+    def futile(self, budget: int, run: int | None = None) -> bool:
         """Whether no conclusion is to be expected by `budget` pairs, even if things go well.
 
         Well: the spread is at its lower 90% limit, and the mean moves by up to 1.6 standard errors of what is to come.
