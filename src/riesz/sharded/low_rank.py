@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from riesz.backends.shards import RunNumbers, ShardRun
 from riesz.metrics import LaplacianSmoothing, Metric, Operator
-from riesz.sharded.batching import ColumnBatch, Member, SumExchange, direct_rows_, whole_run, whole_run_numbers
+from riesz.sharded.batching import ColumnBatch, SumExchange, direct_rows_
 from riesz.sharded.collectives import WORD, AllGather, padded
 from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import Run
@@ -283,26 +283,25 @@ class LowRankExchange(SumExchange):
         super()._refresh()
 
     def _run_numbers(self, batch: ColumnBatch, run: Run) -> RunNumbers:
-        if run.length == batch.rows.n:
-            return whole_run_numbers(batch)
         factors, others = self._factors[id(batch)], tuple(other for _, _, other in batch.rows.partners(run))
         return RunNumbers(
             factors.alone(batch.metric, run.length),
             self._tables(factors, run.length)[0],
-            factors.alone_starts(run.length, batch.dtype),
             self._start_couplings(factors, run, others),
+            factors.alone_starts(run.length, batch.dtype),
         )
 
-    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run, numbers: RunNumbers) -> ShardRun:
-        if run.length == batch.rows.n:
-            return whole_run(batch, member, run, numbers)
-        factors = self._factors[id(batch)]
-        slot = batch.rows.divided(self._group.rank).index(run)
-        offsets = tuple(self._offsets(batch, column, rank, slot) for rank, slot, _ in batch.rows.partners(run))
-        return ShardRun(
-            run.length, member.columns, member.part.columns, batch.dtype, factors.exact, inexact_dtype(batch.dtype),
-            batch.columns, *self._offsets(batch, column, 0, slot), True, offsets, numbers,
-        )  # fmt: skip
+    def _shard_run(self, alone: ShardRun, batch: ColumnBatch, column: int, run: Run) -> ShardRun:
+        exact, inexact = self._offsets(batch, column, 0, batch.rows.divided(self._group.rank).index(run))
+        return replace(
+            alone,
+            exact=self._factors[id(batch)].exact,
+            inexact_dtype=inexact_dtype(batch.dtype),
+            lead=batch.columns,
+            exact_offset=exact,
+            inexact_offset=inexact,
+            partner_offsets=tuple(self._offsets(batch, column, rank, at) for rank, at, _ in batch.rows.partners(run)),
+        )
 
     def _offsets(self, batch: ColumnBatch, column: int, rank: int, slot: int) -> tuple[int, int]:
         factors, (exact, inexact) = self._factors[id(batch)], self._starts[id(batch)]

@@ -57,6 +57,21 @@ def test_a_closure_evaluated_twice_without_new_gradients_directs_once():
     assert directed(weight) == 1
 
 
+@pytest.mark.parametrize("recording", [False, True])
+def test_a_gradient_that_a_closure_computes_once_is_directed_once_however_often_others_are(recording):
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.Conv2d(4, 4, 3, bias=False))
+    weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: [closure() for _ in range(4)]), model)
+    attachment_of(optimizer).recording = recording
+    other = model[1].weight
+
+    def closure():
+        other.grad = torch.ones_like(other)
+
+    optimizer.step(closure)
+    assert directed(weight) == directed(other) == 1
+    assert {one.name for one in attachment_of(optimizer).diagnostics()} == {"0.weight", "1.weight"}
+
+
 def test_a_closure_that_computes_anew_is_directed_anew():
     weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: (closure(), closure())))
 
