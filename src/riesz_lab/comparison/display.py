@@ -20,21 +20,13 @@ BAR = 31
 
 @dataclass(frozen=True)
 class Look:
-    """The result of a comparison so far, after a pair.
+    """The result of a comparison so far, after a pair."""
 
-    Attributes:
-        judged: the judgement of every arm, at its last look.
-        active: the arms that had this pair.
-        futile: arms that get no more pairs, since no conclusion is in reach.
-        percent: whether scores are printed in percent.
-        note: how far it is.
-    """
-
-    judged: Mapping[str, Sequential]
-    active: Sequence[str]
-    futile: Container[str]
-    percent: bool
-    note: str
+    judged: Mapping[str, Sequential]  # the judgement of every arm, at its last look
+    active: Sequence[str]  # the arms that had this pair
+    futile: Container[str]  # arms that get no more pairs, since no conclusion is in reach
+    percent: bool  # whether scores are printed in percent
+    note: str  # how far it is
 
 
 class Display:

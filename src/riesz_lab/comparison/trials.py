@@ -38,17 +38,11 @@ STOPPED = "stopped. Complete trials are kept: run the same again to continue"
 
 @dataclass(frozen=True)
 class Execution:
-    """Where trials run.
+    """Where trials run."""
 
-    Attributes:
-        workers: trials at once; 1 is this process.
-        threads: of each trial.
-        kind: processes of this machine, or of a Ray cluster.
-    """
-
-    workers: int | None = 1
-    threads: int | None = None
-    kind: Kind = "local"
+    workers: int | None = 1  # trials at once; 1 is this process
+    threads: int | None = None  # of each trial
+    kind: Kind = "local"  # processes of this machine, or of a Ray cluster
 
     def __post_init__(self) -> None:
         check_share("workers", self.workers, 1)
@@ -94,27 +88,17 @@ def train_by_name(reference: str, folder: str, config: Config, job: TrialJob) ->
 
 @dataclass
 class Trials:
-    """Runs trials, or reads stored ones, and keeps count of them.
+    """Runs trials, or reads stored ones, and keeps count of them."""
 
-    Attributes:
-        function: the user's.
-        runs: the folder of all trials.
-        execution: where they run.
-        fresh: train anew what is stored.
-        display: shows a line per trial.
-        results: how each ended, by id.
-        seconds: what each took, by id; of a stored one as it was measured then.
-        stored: the dates of stored trials, by id.
-    """
-
-    function: UserFunction
-    runs: Path
-    execution: Execution
-    fresh: bool
-    display: Display
-    results: dict[str, Result] = field(default_factory=dict)
+    function: UserFunction  # the user's
+    runs: Path  # the folder of all trials
+    execution: Execution  # where they run
+    fresh: bool  # train anew what is stored
+    display: Display  # shows a line per trial
+    results: dict[str, Result] = field(default_factory=dict)  # how each ended, by id
+    # What each took, by id; of a stored one as it was measured then.
     seconds: dict[str, float] = field(default_factory=dict)
-    stored: dict[str, str] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)  # the dates of stored trials, by id
     _first: dict[str, tuple[int, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
