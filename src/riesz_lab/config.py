@@ -185,7 +185,9 @@ class Config:
         if self.accumulate > self.batch_size:
             raise ConfigError(f"accumulate: expected at most batch_size={self.batch_size}, got {self.accumulate}")
         _check_task(self)
-        object.__setattr__(self, "metric", _canonical_metric(self.metric))
+        if not isinstance(self.metric, MetricText):
+            # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
+            object.__setattr__(self, "metric", MetricText(parse_metric(self.metric)))
 
     @property
     def effective_init_seed(self) -> int:
@@ -262,11 +264,6 @@ def parse_metric(text: str) -> "Operator":
         return riesz.metric(text)
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from None
-
-
-def _canonical_metric(text: str) -> MetricText:
-    # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
-    return text if isinstance(text, MetricText) else MetricText(parse_metric(text))
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

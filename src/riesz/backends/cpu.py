@@ -29,10 +29,6 @@ LONGEST_STRIP = 1 << 20
 _native: Native | str = load()
 
 
-def _missing() -> str | None:
-    return _native if isinstance(_native, str) else None
-
-
 def _refuses(gradient: Tensor) -> str | None:
     if not gradient.is_cpu:
         return f"it is on {gradient.device}"
@@ -174,7 +170,7 @@ CPU = Backend(
     name="cpu",
     summary="compiled kernels" + (f" ({_native.instructions})" if isinstance(_native, Native) else ""),
     rank=10,
-    missing=_missing,
+    missing=lambda: _native if isinstance(_native, str) else None,
     refuses=_refuses,
     direct_=_direct_,
     device="cpu",

@@ -166,7 +166,8 @@ def _locate(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:
     serves: dict[int, tuple[nn.Module, str]] = {}
     for prefix, module in model.named_modules():
         if is_parametrized(module):
-            serves.update({id(chain): (module, tensor) for tensor, chain in _parametrizations(module)})
+            chains: Any = module.parametrizations
+            serves.update({id(chain): (module, tensor) for tensor, chain in chains.items()})
         for stored, parameter in module._parameters.items():
             if parameter is None:
                 continue
@@ -174,12 +175,6 @@ def _locate(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:
             if _is_magnitude(module, stored):
                 tensor = "magnitudes"
             yield id(parameter), ParameterLocation(f"{prefix}.{stored}" if prefix else stored, owner, tensor, stored)
-
-
-def _parametrizations(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    chains = module.parametrizations
-    assert isinstance(chains, nn.ModuleDict)
-    yield from chains.items()
 
 
 def _is_magnitude(module: nn.Module, stored: str) -> bool:

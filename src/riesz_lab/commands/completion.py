@@ -46,7 +46,7 @@ def _print(shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]) -> None:
     """Print the completion script of a shell.
 
     Args:
-        shell: which one.
+        shell: bash, zsh or fish.
     """
     words = completions()
     if shell == "fish":

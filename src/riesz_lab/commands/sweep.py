@@ -66,8 +66,7 @@ def run(arguments: list[str]) -> int:
     if name.startswith("-"):
         raise ConfigError(f"the sweep comes first: riesz sweep NAME {name} ...; `riesz sweep` lists them")
     chosen = sweep(name)
-    about = f"{chosen.about}. In the paper: {chosen.reproduces}."
-    options = parse(Options, arguments[1:], prog=f"riesz sweep {name}", description=about)
+    options = parse(Options, arguments[1:], prog=f"riesz sweep {name}", description=chosen.description)
     from riesz_lab.commands.sweep_stages import run_stages  # after the help: importing torch takes seconds
 
     return run_stages(chosen.with_trials(options.trials).only(options.only), options)

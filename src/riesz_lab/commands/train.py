@@ -97,7 +97,7 @@ def summary(outcome: Outcome) -> str:
         lines.append(f"collapsed: {result.collapse}; recorded as such")
     for which, row in (("last", result.last), ("best", result.best)):
         if row is not None:
-            lines.append(f"{which}: epoch {row['epoch']}  {progress.format_scores(row)}")
+            lines.append(f"{which}: epoch {row['epoch']}  {progress.format_scores(row, score, result.percent)}")
     if result.last is None and result.best is None:
         lines.append(f"no {score.replace('_', ' ')} was measured")
     lines.append(f"{result.parameters:,} parameters, {count(result.step, 'step')}, stored in {outcome.path}")

@@ -20,7 +20,7 @@ BAR = 31
 
 @dataclass(frozen=True)
 class Look:
-    """What a comparison has come to after a pair.
+    """The result of a comparison so far, after a pair.
 
     Attributes:
         judged: the judgement of every arm, at its last look.

@@ -6,8 +6,6 @@ belongs to; and of the files that define the classes and functions among those. 
 file: its code counts, and all that it uses there. Installed packages do not count, nor do data files.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import inspect

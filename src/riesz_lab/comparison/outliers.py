@@ -10,6 +10,8 @@ from riesz_lab.sweeps import Row, Table
 FAR = 8.0
 """Robust standard deviations from the median of its arm. With normal scores of independent arms (simulated), a trial
 is named in 2% of comparisons of 2 or 3 arms with 5 seeds, and in 10% of those of 2 arms with 3 seeds."""
+FAR_FROM_EQUAL = 0.1
+"""Share of the median, where most scores are equal to theirs and there is no spread to compare with."""
 LEAST_TRIALS = 6
 """Of all arms together: fewer do not show what is usual."""
 
@@ -27,7 +29,7 @@ class Outlier:
 
 
 def find_outliers(table: Table) -> list[Outlier]:
-    """Trials beyond `FAR` robust standard deviations; these are of all arms together, each about its median."""
+    """Trials beyond `FAR` robust standard deviations, which are of all arms together, each about its median."""
     scores = {
         label: {key: score for key, score in row.scores.items() if score is not None}
         for label, row in table.rows.items()
@@ -39,9 +41,10 @@ def find_outliers(table: Table) -> list[Outlier]:
     spread = 1.4826 * statistics.median(distances)
     found = []
     for label, middle in middles.items():
+        far = FAR * spread or FAR_FROM_EQUAL * abs(middle)
         for key, score in scores[label].items():
             others = [each for other, each in scores[label].items() if other != key]
-            if spread > 0 and abs(score - middle) > FAR * spread:
+            if far > 0 and abs(score - middle) > far:
                 seed = table.rows[label].trials[key].config.seed
                 found.append(Outlier(label, seed, key, score, min(others), max(others)))
     return found

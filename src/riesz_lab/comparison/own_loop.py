@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from riesz_lab import models
-from riesz_lab.comparison.attach import Attach, HopelessTrialError, finite, number
+from riesz_lab.comparison.attach import HELD_OUT, Attach, HopelessTrialError, finite, number
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, first_line
 from riesz_lab.store import Result, environment
@@ -22,8 +22,6 @@ from riesz_lab.store.result import is_percent
 from riesz_lab.store.trial import Trial
 from riesz_lab.training import checkpoint
 from riesz_lab.utils import randomness
-
-HELD_OUT = "held_out"
 
 
 def run_own_loop(

@@ -26,7 +26,7 @@ def run_fixed(trials: Trials, sweep: Sweep) -> None:
 
 @dataclass
 class Verdicts:
-    """What a sequential comparison has come to.
+    """The result of a sequential comparison so far.
 
     Attributes:
         arms: the judgement of every arm that has a baseline, at its last look.

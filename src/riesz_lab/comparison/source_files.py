@@ -1,7 +1,5 @@
 """The user's own source files: which modules a file imports, directly or through others."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import sys

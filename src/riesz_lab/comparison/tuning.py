@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from riesz_lab.comparison.arms import Values, at, format_value
+from riesz_lab.comparison.attach import HELD_OUT
 from riesz_lab.comparison.function import UserFunction
-from riesz_lab.comparison.own_loop import HELD_OUT
 from riesz_lab.comparison.trials import Trials
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
@@ -153,7 +153,8 @@ def _best(scores: dict[Point, float | None], grid: Grid, label: str, higher: boo
     """The best point; of equals, the smaller or earlier."""
     finite = {point: score for point, score in scores.items() if score is not None}
     if not finite:
-        raise ConfigError(f"arm {label!r} diverged at every point of the grid: {', '.join(map(str, scores))}")
+        tried = "; ".join(_describe(grid, point) for point in scores)
+        raise ConfigError(f"arm {label!r} diverged at every point of the grid: {tried}. Give others with --set")
     order = {name: {repr(value): i for i, value in enumerate(values)} for name, values in grid.items()}
 
     ranked = [

@@ -43,7 +43,7 @@ def _fixed(answer: Answer, label: str, comparison: Comparison) -> str:
     size = _size(answer, comparison.difference, comparison.interval)
     if verdict == "no evidence":
         pairs = fixed_pairs(comparison.margin / _spreads(answer)[label], 0.05 / max(1, comparison.family))
-        return f"Undecided on {name} after {comparison.n} pairs: {size}; {_settle(answer, pairs, comparison.margin)}."
+        return f"Undecided on {name} after {comparison.n} pairs: {size}; {_needed(answer, pairs, comparison.margin)}."
     if verdict in WAS and comparison.equivalent:
         less = f"but by less than {format_size(comparison.margin, answer.percent)}"
         return f"{name} {WAS[verdict]}, {less}: {size}{_where(answer)}, {comparison.n} pairs."
@@ -61,7 +61,9 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     if judged.conclusion == "undecided" and any(judged.diverged):
         return _left_out(answer, label, judged)
     if judged.interval is None:
-        return f"Undecided on {name} after {count(judged.n, 'pair')}: the differences have no spread to judge by."
+        few = f"at least {LEAST_PAIRS} are needed"
+        why = few if judged.n < LEAST_PAIRS else "all differences are equal, so no interval can be computed"
+        return f"Undecided on {name} after {count(judged.n, 'pair')}: {why}."
     size = _size(answer, judged.difference, judged.interval)
     if judged.conclusion != "undecided":
         return _claim(answer, name, judged.conclusion, size, judged.n, judged.margin)
@@ -69,7 +71,7 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
     why = f"; {stopped}" if label in answer.verdicts.hopeless else ""
     pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
-    return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_settle(answer, pairs, judged.margin)}."
+    return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_needed(answer, pairs, judged.margin)}."
 
 
 def _left_out(answer: Answer, label: str, judged: Sequential) -> str:
@@ -94,11 +96,11 @@ def _claim(answer: Answer, name: str, verdict: str, size: str, pairs: int, margi
     )
 
 
-def _settle(answer: Answer, pairs: int | None, margin: float) -> str:
+def _needed(answer: Answer, pairs: int | None, margin: float) -> str:
     size = format_size(margin, answer.percent)
     if pairs is None:
-        return f"more than 2,000 pairs would be needed to settle a difference of {size}"
-    return f"about {pairs} would settle a difference of {size}"
+        return f"more than 2,000 pairs would be needed to detect {size} with 80% power"
+    return f"about {pairs} pairs would detect {size} with 80% power"
 
 
 def _size(answer: Answer, difference: float, interval: tuple[float, float]) -> str:
@@ -138,8 +140,8 @@ def _plan(answer: Answer) -> list[str]:
         lines.append(f"  {label}: {arm.until_sure} pairs with --until-sure, {_duration(arm.hours)} here{fixed}")
     return [
         *lines,
-        "Three pairs tell the spread within a factor of 3, nine times out of ten; so the number of pairs may be 9 times"
-        " as large.",
+        "Three pairs determine the spread poorly: the true value may be half to six times the estimate (95%), and the"
+        " pairs needed scale with its square.",
     ]
 
 
@@ -164,8 +166,8 @@ def warnings(answer: Answer) -> list[str]:
 
     for each in answer.outliers:
         lines.append(
-            f"Look at {each.label}, seed {each.seed}: it scored {shown(each.score)}, the other seeds "
-            f"{shown(each.low)} to {shown(each.high)}. It counts in the answer."
+            f"Outlier: {each.label}, seed {each.seed} scored {shown(each.score)}, the other seeds "
+            f"{shown(each.low)} to {shown(each.high)}. It is included."
         )
     for label, judged in answer.without_outliers.items():
         if judged.n < LEAST_PAIRS:
@@ -174,7 +176,7 @@ def warnings(answer: Answer) -> list[str]:
         lines.append(f"  Without such trials, {label}: {without}.")
     for label, row in answer.rows.items():
         if gone := [trial.config.seed for trial in row.trials.values() if trial.score() is None]:
-            lines.append(f"Look at {label}: it diverged with seed {', '.join(map(str, sorted(gone)))}.")
+            lines.append(f"Diverged: {label}, seed {', '.join(map(str, sorted(gone)))}.")
     if answer.tuned is not None and answer.tuned.at_the_edge:
         lines.append(
             f"The best value of {', '.join(answer.tuned.at_the_edge)} lies at the edge of the grid, which was extended "
@@ -184,7 +186,7 @@ def warnings(answer: Answer) -> list[str]:
 
 
 def next_steps(answer: Answer) -> list[str]:
-    """A line of code that attaches what won, or the command that would settle what is open."""
+    """A line of code that attaches what won, or the command for what is open."""
     gains = _gains(answer)
     steps = []
     if answer.plan is not None:
@@ -207,7 +209,7 @@ def next_steps(answer: Answer) -> list[str]:
         steps.append(f"Next: find out why trials diverged; {stable}.")
     elif open_ := _open(answer):
         if (most := max((pairs for pairs in open_.values() if pairs is not None), default=None)) is None:
-            steps.append(f"Next: ask for less, such as --margin {_reachable(answer)}")
+            steps.append(f"Next: widen the margin: --margin {_reachable(answer)}")
         else:
             steps.append("Next: " + _command(answer, until_sure=True, budget=max(most, 10)))
     return steps or ["Next: nothing to change; keep the plain optimizer."]
@@ -226,7 +228,7 @@ def _gains(answer: Answer) -> dict[str, float]:
 
 
 def _open(answer: Answer) -> dict[str, int | None]:
-    """The arms without a conclusion, and the pairs that would settle the margin with looks after each."""
+    """The arms without a conclusion, and the pairs that would detect the margin with looks after each."""
     return {
         label: pairs_needed(float(f"{each.margin / each.spread:.3g}"), each.alpha) if each.spread > 0 else 10
         for label, each in _judged(answer).items()
@@ -243,7 +245,7 @@ def _judged(answer: Answer) -> dict[str, Sequential]:
 
 
 def _reachable(answer: Answer) -> str:
-    """A margin that 30 pairs would settle, as the command line takes it."""
+    """A margin that 30 pairs would detect, as the command line takes it."""
     widest = max(_spreads(answer).values())
     size = float(half_width(widest, 30, 0.05 / max(1, len(answer.comparisons)))) + 0.84 * widest / 30**0.5
     return f"{100 * size:.2g}points" if answer.percent else f"{size:.2g}"
@@ -268,8 +270,10 @@ def attach_line(config: Config) -> str:
         >>> attach_line(Config(metric="sobolev-tilde(lam=0.5)"))
         'riesz.attach(optimizer, model, metric=riesz.SobolevTilde(lam=0.5))'
     """
-    control = "" if config.control == "none" else f", control={config.control!r}"
-    return f"riesz.attach(optimizer, model, metric=riesz.{riesz.metric(config.metric)!r}{control})"
+    usual = {"direction": "output", "layers": "conv", "control": "none"}
+    given = {name: getattr(config, name) for name in usual if getattr(config, name) != usual[name]}
+    options = "".join(f", {name}={value!r}" for name, value in given.items())
+    return f"riesz.attach(optimizer, model, metric=riesz.{riesz.metric(config.metric)!r}{options})"
 
 
 def _with(tuned: Tuned | None, label: str) -> str:

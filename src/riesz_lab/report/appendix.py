@@ -25,7 +25,7 @@ MAX_TRIALS = 400
 MAX_LAYERS = 400
 CLOCK = (
     "Times of these trials were taken on the clock, and depend on what else the machine did meanwhile: compare them"
-    " only within one sweep that had the machine to itself. For speed, believe the benchmarks."
+    " only within one sweep that had the machine to itself. For speed, see the benchmarks."
 )
 
 

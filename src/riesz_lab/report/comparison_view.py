@@ -14,6 +14,7 @@ from riesz_lab.errors import printable
 from riesz_lab.report.content import Cell, Table, number
 from riesz_lab.report.labels import scale, score_label
 from riesz_lab.statistics import Comparison, components, format_p
+from riesz_lab.store.export import defuse
 from riesz_lab.sweeps import Row
 from riesz_lab.sweeps import Table as Comparisons
 from riesz_lab.sweeps.tuning import Choice
@@ -108,14 +109,14 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
             if row.comparison is not None:
                 renamed = {column: record[name] for column, name in CSV_NAMES.items()}
                 renamed |= {"scale": scale(row.arm.config), "score": table.score, "wanted": row.wanted}
-                writer.writerow({name: _defuse(value) for name, value in (record | renamed).items()})
+                writer.writerow({name: defuse(value) for name, value in (record | renamed).items()})
     return buffer.getvalue()
 
 
 def table_csv(table: Table) -> str:
     """A table as it is shown."""
     buffer = io.StringIO()
-    rows = [[_defuse(cell.text) for cell in row] for row in table.cells()]
+    rows = [[defuse(cell.text) for cell in row] for row in table.cells()]
     csv.writer(buffer, lineterminator="\n").writerows([table.head, *rows])
     return buffer.getvalue()
 
@@ -168,7 +169,7 @@ def _note(comparisons: Comparisons) -> str:
     epoch = "" if comparisons.which == "last" else f", {comparisons.which} epoch"
     return (
         f"{scale(config)}. Score: {score_label(comparisons.score)}{unit}{epoch}. Differences are taken seed by seed;"
-        f" those up to {margin} are taken not to matter."
+        f" those up to {margin} are treated as negligible."
     )
 
 
@@ -198,8 +199,3 @@ def _flat(comparison: Comparison) -> dict[str, Any]:
         else:
             flat[field.name] = value
     return flat | {"verdict": comparison.verdict, "sentence": comparison.sentence}
-
-
-def _defuse(value: object) -> object:
-    # A spreadsheet reads text that begins like this as a formula.
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value

@@ -62,7 +62,7 @@ class Sequential:
         differences: one per pair that has one.
         difference: their mean.
         spread: their standard deviation.
-        interval: of the mean, valid at every n at once; None if there is no spread to judge by.
+        interval: of the mean, valid at every n at once; None with fewer than 3 pairs, or if all are equal.
         alpha: the error rate of this arm: 5% shared by all arms.
         margin: differences up to this do not matter.
         diverged: pairs in which (only the baseline, only the method) diverged.

@@ -51,6 +51,12 @@ class Sweep:
         """How many comparisons a claim is corrected for."""
         return self.family or sum(arm.baseline is not None for arm in self.arms)
 
+    @property
+    def description(self) -> str:
+        """Its question, and what of the paper it reproduces."""
+        question = self.about if self.about.endswith("?") else f"{self.about}."
+        return f"{question} In the paper: {self.reproduces}." if self.reproduces else question
+
     def with_trials(self, count: int | None) -> "Sweep":
         return self if count is None else replace(self, trials=count)
 

@@ -96,8 +96,8 @@ def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
 def controlled(base: Config) -> tuple[Arm, ...]:
     """What remains of the effect when step length, or the order of the channels, is taken out of it.
 
-    ReweightedL2 needs no permuted form: a mean knows no order. The second lam is one where SobolevTilde is far from a
-    plain mean and its kernel still positive (lam = 1 is nearly one).
+    ReweightedL2 needs no permuted form: it does not depend on channel order. The second lam is one where SobolevTilde
+    is far from a plain mean and its kernel still positive (lam = 1 is nearly one).
     """
     arms = [Arm("SGD", base)]
     for lam in (1.0, 0.05):

@@ -3,7 +3,7 @@
 The trainer does the same for every task: for each batch it asks for losses, one per optimizer, and after each it runs
 backward and the optimizer's step. So a network with one loss and a pair of adversarial networks are written alike:
 
-    def losses(self, batch):
+    def losses(self, part):           # of a batch: all of it, unless gradients are accumulated
         yield "generator", ...        # the trainer steps the generator here
         yield "discriminator", ...    # and the discriminator here
 """
@@ -39,7 +39,7 @@ class Context:
 class Task(ABC):
     """Data, models, optimizers, losses and scores of one kind of experiment."""
 
-    score: str  # the score trials are compared by, a key of what `evaluate` returns
+    score: str  # the score trials are compared by, a key of what `evaluate` yields at last
     higher_is_better: bool = True  # whether more of it is better
     percent: bool = True  # whether it is a fraction that is printed in percent
     channels_last: ClassVar[bool] = True  # whether the config's setting of this name applies to the models

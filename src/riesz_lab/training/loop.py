@@ -74,9 +74,9 @@ class Loop:
             if state.step % CHECK_EVERY == 0 and self._diverged():
                 return False
             self._save_if_due()
-        # The first step of a session is left out: it pays for warming up.
+        # Without the first step of the epoch, which pays for starting it.
         step_ms = round(1000 * (laps[-1] - laps[0]) / (len(laps) - 1), 3) if len(laps) > 1 else None
-        self.log.timing = {"steps": len(laps), "step_ms": step_ms, "peak_memory_mb": 0}
+        self.log.timing = {"steps": len(laps), "step_ms": step_ms}
         return not self._diverged()
 
     def step(self, parts: list[Any]) -> None:

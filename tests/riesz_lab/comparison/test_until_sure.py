@@ -60,7 +60,7 @@ def test_the_budget_ends_it(tmp_path):
         make({"SobolevTilde": 0.1}), metrics=["sobolev-tilde"], until_sure=True, margin=0.05, budget=4, runs=tmp_path
     )
     assert answer.verdicts.arms["SobolevTilde"].n == 4
-    assert "would settle a difference of 0.05" in answer.text
+    assert "pairs would detect 0.05 with 80% power" in answer.text
     assert "intervals allow for a look after every pair.\n" in answer.text  # one arm: nothing else to allow for
 
 
@@ -122,7 +122,7 @@ def test_an_outlier_is_named_with_the_looks_without_it_beside(tmp_path):
     )
     look = answer.without_outliers["SobolevTilde"]
     assert look.n == answer.verdicts.arms["SobolevTilde"].n - 1
-    assert "Look at SobolevTilde, seed 2: it scored 10.00%" in answer.text
+    assert "Outlier: SobolevTilde, seed 2 scored 10.00%" in answer.text
     assert f"  Without such trials, SobolevTilde: {look.conclusion} after {look.n} pairs" in answer.text
     assert "Holm" not in answer.text
 
@@ -151,7 +151,7 @@ def test_an_arm_that_diverges_is_stopped_with_the_reason(seeds, run, said, tmp_p
     assert answer.verdicts.hopeless == {"SobolevTilde": run}
     assert len(answer.rows["plain"].trials) == run
     assert answer.answers[0].startswith(f"No claim on SobolevTilde: {said}")
-    assert "would settle" not in answer.text
+    assert "would detect" not in answer.text
     assert answer.next_steps == [
         "Next: find out why trials diverged; a smaller learning rate, or riesz.schedule.warmup(steps), may prevent it."
     ]

@@ -138,7 +138,7 @@ def test_looking_after_every_pair_keeps_the_error_rate_in_full():
         ([0.01, 0.011, 0.009, 0.01, 0.0105], {}, "no difference"),  # real, and too small to matter
         ([1.0, -1.0, 0.5, 0.2, 0.9], {}, "undecided"),
         ([1.0, 1.1], {}, "undecided"),
-        ([1.0, 1.0, 1.0, 1.0], {}, "undecided"),  # no spread to judge by
+        ([1.0, 1.0, 1.0, 1.0], {}, "undecided"),  # no spread
         ([0.0, 0.0, 0.0], {}, "no difference"),
         ([0.0, 0.0], {}, "undecided"),
         ([1e-12, -1e-12, 0.0], {"rounding": 1e-11}, "no difference"),

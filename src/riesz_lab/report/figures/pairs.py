@@ -53,7 +53,7 @@ def pairs(table: Table, judged: Mapping[str, Sequential] | None = None) -> Figur
         title="Seed by seed",
         caption="A dot is a pair of trials with the same seed, with the method and without. Right of zero, the method"
         f" has the higher score{'' if table.higher_is_better else ', which is worse'}. Differences up to"
-        f" {times * table.sweep.margin:.3g} are taken not to matter.",
+        f" {times * table.sweep.margin:.3g} are treated as negligible.",
         alt=" ".join(_won(table, label, judged) for label in table.comparisons),
         panels=[
             Panel(

@@ -52,8 +52,9 @@ class Lines(Watcher):
             return f"{name}: {remark}"
         assert trial is not None
         assert trial.result is not None
-        value = trial.result.value()
-        scores = trial.status if value is None else progress.format_scores({trial.result.score: value})
+        score, value = trial.result.score, trial.result.value()
+        shown = progress.format_scores({score: value}, score, trial.result.percent)
+        scores = trial.status if value is None else shown
         return f"{name}: {scores}  ({progress.clock(seconds)}, {self.left()} left)"
 
 
