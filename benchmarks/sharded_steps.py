@@ -197,6 +197,7 @@ def planning() -> None:
     """One rank's Python on a fake group, whose collectives take no time: the first step, and the median of 20 more."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    torch.set_num_threads(1)  # as ranks that share a machine; threads that wait would count as time of the process
     for ranks in (64, 512, 1024):
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
         mesh = init_device_mesh("cpu", (ranks,))
