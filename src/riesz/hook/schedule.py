@@ -1,10 +1,9 @@
 """A schedule: the metric as a function of the step, counted in the optimizer's first param group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from typing import Protocol, runtime_checkable
+from dataclasses import replace
+
+from torch import Tensor
 
 from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, Groups
 from riesz.metrics import Operator
@@ -13,22 +12,21 @@ from riesz.metrics import metric as parse_metric
 Schedule = Callable[[int], "Operator | str | Mapping[str, float] | None"]
 
 
-@runtime_checkable
-class NeedsMetric(Protocol):
-    """A schedule that starts from the attachment's metric or ends with it."""
-
-    def of(self, metric: Operator) -> Schedule:
-        """The schedule for this metric."""
-
-
 def step_count(groups: Groups) -> int:
     return int(groups[0].get(STEP_KEY, 0))
 
 
 def only_creates_state(groups: Groups) -> bool:
-    """Whether every learning rate is 0, as in the step some tools take to create optimizer state."""
-    rates = [group.get("lr") for group in groups]
-    return all(isinstance(rate, (int, float)) and rate == 0 for rate in rates)
+    """Whether every learning rate is 0, as in the step some tools take to create optimizer state.
+
+    Those put a zero on the CPU in the place of a tensor; a rate on another device is not read back.
+    """
+    return all(_is_zero(group.get("lr")) for group in groups)
+
+
+def _is_zero(rate: object) -> bool:
+    readable = isinstance(rate, (int, float)) or (isinstance(rate, Tensor) and rate.is_cpu)
+    return readable and bool(rate == 0)
 
 
 def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operator:
@@ -42,7 +40,7 @@ def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operato
         raise TypeError(
             f"schedule: expected a metric, its text, a dict of its numbers or None from fn({step}), got {wanted!r}"
         )
-    allowed = {field.name for field in fields(metric) if field.init}
+    allowed = {field.name for field in metric.settings()}
     if unknown := [name for name in wanted if name not in allowed]:
         raise ValueError(f"schedule: expected numbers of {metric!r} ({', '.join(sorted(allowed))}), got {unknown[0]!r}")
     return replace(metric, **wanted)

@@ -24,14 +24,13 @@ def print_dry_run(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> No
         hours = (costs.cpu_hours(arm.config), costs.gpu_hours(arm.config))
         each = map(costs.format_hours, hours)
         rows.append((arm.label, arm.config.recipe, _setting(arm.config), str(len(trials)), str(left), *each))
-    paper = f" In the paper: {sweep.reproduces}." if sweep.reproduces else ""
-    print(f"{sweep.name}: {sweep.about}{'' if sweep.about.endswith('?') else '.'}{paper}")
+    print(f"{sweep.name}: {sweep.description}")
     print_table(("arm", "recipe", "setting", "trials", "to run", "CPU, each", "GPU, each"), rows, right=(3, 4, 5, 6))
     waiting = list(pending.waiting.values())
     cpu, gpu = ([estimate(config) for config in waiting] for estimate in (costs.cpu_hours, costs.gpu_hours))
     print(
         f"{count(len(configs), 'trial')}, {len(pending.done)} complete, {len(pending.failed)} failed, "
-        f"{len(waiting)} to run: about {_format_sum(cpu)} on two cores, or {_format_sum(gpu)} on one GPU."
+        f"{len(waiting)} to run: about {costs.format_sum(cpu)} on two cores, or {costs.format_sum(gpu)} on one GPU."
     )
     if None in cpu or None in gpu:
         print(
@@ -65,10 +64,3 @@ def _changes(config: Config) -> list[str]:
 
 def _format(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _format_sum(hours: list[float | None]) -> str:
-    if hours and all(each is None for each in hours):
-        return "an unknown time"
-    total = sum(each or 0.0 for each in hours)
-    return f"{total:,.0f} hours" if total >= 10 else costs.format_hours(total)
