@@ -1,10 +1,8 @@
 """The lab: experiments with channel-directed gradients, from raw data to stored, repeatable trials.
 
 recipe -> config -> trial -> store. A *recipe* is a function that returns a config; a *config* is every setting of one
-*trial*; a trial's directory is the only truth about it; the *store* reads such directories.
+*trial*; a trial's directory holds everything known about it; the *store* reads such directories.
 """
-
-from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

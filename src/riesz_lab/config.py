@@ -9,8 +9,6 @@ The record is flat, with `ONLY_FOR` as its parts by task: ids, config.json, the 
 `replace(config, lr=...)` all use flat names, in this order. Nested parts would have to be flattened for each of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -187,7 +185,9 @@ class Config:
         if self.accumulate > self.batch_size:
             raise ConfigError(f"accumulate: expected at most batch_size={self.batch_size}, got {self.accumulate}")
         _check_task(self)
-        object.__setattr__(self, "metric", _canonical_metric(self.metric))
+        if not isinstance(self.metric, MetricText):
+            # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
+            object.__setattr__(self, "metric", MetricText(parse_metric(self.metric)))
 
     @property
     def effective_init_seed(self) -> int:
@@ -207,7 +207,7 @@ class Config:
         return {k: None if unread and k not in READ_BY_OWN else v for k, v in self.to_dict().items()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any], expected_id: str | None = None) -> Config:
+    def from_dict(cls, values: dict[str, Any], expected_id: str | None = None) -> "Config":
         """The inverse of `to_dict`; unknown keys are refused.
 
         Args:
@@ -256,7 +256,7 @@ def _hash(values: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def parse_metric(text: str) -> Operator:
+def parse_metric(text: str) -> "Operator":
     """The metric that a text stands for; a `ConfigError` if there is none."""
     import riesz
 
@@ -264,11 +264,6 @@ def parse_metric(text: str) -> Operator:
         return riesz.metric(text)
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from None
-
-
-def _canonical_metric(text: str) -> MetricText:
-    # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
-    return text if isinstance(text, MetricText) else MetricText(parse_metric(text))
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

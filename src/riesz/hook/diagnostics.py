@@ -5,11 +5,9 @@ Otherwise the original is computed from the directed gradient, which is still in
 refused where it would lose too many digits, and where `.grad` was written since.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import add, attrgetter
 from weakref import ref
 
 import torch
@@ -30,14 +28,16 @@ _version, _data_ptr = attrgetter("_version"), Tensor.data_ptr
 def _writes(gradient: Tensor) -> tuple[int, int]:
     """How often a gradient was written to, and where it lies: assigning its `.data` counts as no write.
 
-    A DTensor is written through its local part.
+    A DTensor is written through its local part, or by operations of its own, which the local part does not count.
     """
+    version = gradient._version
     if is_dtensor(gradient):
         from riesz import sharded
 
         gradient = sharded.local_of(gradient)
+        version += gradient._version
     plain = type(gradient) is Tensor and gradient.layout == torch.strided
-    return gradient._version, gradient.data_ptr() if plain else 0
+    return version, gradient.data_ptr() if plain else 0
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,33 @@ class Trace:
         places = (index for index, reference in enumerate(self.gradients) if reference() is gradient)
         return any(self.recognises(index, gradient) for index in places)
 
+    def followed_by(self, later: "Trace") -> "Trace":
+        """A later evaluation of the closure, and what it did not compute again of this one."""
+        kept = [i for i, of in enumerate(self.gradients) if (g := of()) is not None and self.recognises(i, g)]
+        products = None
+        if self.products is not None and later.products is not None:
+            products = [*(self.products[i] for i in kept), *later.products]
+        return Trace(
+            [*(self.targets[i] for i in kept), *later.targets],
+            [*(self.gradients[i] for i in kept), *later.gradients],
+            [*(self.writes[i] for i in kept), *later.writes],
+            products,
+        )
+
     def recorded_diagnoses(self) -> list[Diagnosis]:
         """The diagnoses of a step that was recorded; reading them waits for the device."""
         return [_diagnosis(t.name, sums) for t, sums in zip(self.targets, self.products or (), strict=True)]
 
     @classmethod
-    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> Trace:
-        """The trace of gradients whose memory is known, at the price of a few lists."""
-        writes = list(zip(map(_version, written), map(_data_ptr, written), strict=True))
-        return cls(targets, list(map(ref, directed)), writes, None)
+    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> "Trace":
+        """The trace of gradients whose memory is known (of DTensors, the local parts), at the price of a few lists."""
+        versions = map(_version, written)
+        if written is not directed:
+            versions = map(add, versions, map(_version, directed))
+        return cls(targets, list(map(ref, directed)), list(zip(versions, map(_data_ptr, written), strict=True)), None)
 
     @classmethod
-    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> Trace:
+    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> "Trace":
         return cls(targets, list(map(ref, directed)), list(map(_writes, directed)), recorded)
 
 

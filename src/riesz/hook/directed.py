@@ -12,7 +12,7 @@ from torch import nn
 
 from riesz.control import Control
 from riesz.hook.attach import attach
-from riesz.hook.attachment import Attachment, attachment_of
+from riesz.hook.attachment import attachment_of
 from riesz.layout.scope import Direction, Layers
 from riesz.metrics import Operator
 
@@ -68,15 +68,7 @@ def _make_class(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer
                 f"{type(self).__name__}: expected metric=, for example metric='sobolev-tilde(lam=0.5)', got none"
             )
         base.__init__(self, *args, **kwargs)
-        attach(
-            self,
-            model,
-            metric=metric,
-            direction=direction,
-            layers=layers,
-            backend=backend,
-            control=control,
-        )
+        attach(self, model, metric=metric, direction=direction, layers=layers, backend=backend, control=control)
 
     ours = [
         p.replace(default=p.empty, annotation="Operator | str") if p.name == "metric" else p
@@ -89,16 +81,12 @@ def _make_class(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer
         "__module__": __name__,
         "__qualname__": _qualified_name(base),
         "__signature__": _joined_signature(base, ours),
-        "attachment": property(_attachment, doc="The `riesz.Attachment` of this optimizer."),
+        "attachment": property(attachment_of, doc="The `riesz.Attachment` of this optimizer."),
     }
     # The type of the base itself: many optimizers are abstract base classes.
     metaclass: Any = type(base)
     directed_class: type[torch.optim.Optimizer] = metaclass(f"Directed{base.__name__}", (base,), body)
     return directed_class
-
-
-def _attachment(self: torch.optim.Optimizer) -> Attachment | None:
-    return attachment_of(self)
 
 
 def _joined_signature(base: type[torch.optim.Optimizer], ours: list[inspect.Parameter]) -> inspect.Signature:

@@ -1,7 +1,5 @@
 """A schedule: the metric as a function of the step, counted in the optimizer's first param group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -19,14 +17,16 @@ def step_count(groups: Groups) -> int:
 
 
 def only_creates_state(groups: Groups) -> bool:
-    """Whether every learning rate is 0, as in the step some tools take to create optimizer state."""
+    """Whether every learning rate is 0, as in the step some tools take to create optimizer state.
+
+    Those put a zero on the CPU in the place of a tensor; a rate on another device is not read back.
+    """
     return all(_is_zero(group.get("lr")) for group in groups)
 
 
 def _is_zero(rate: object) -> bool:
-    # A rate on another device is not read: that would wait for the device.
-    known = isinstance(rate, (int, float)) or (isinstance(rate, Tensor) and rate.is_cpu)
-    return known and bool(rate == 0)
+    readable = isinstance(rate, (int, float)) or (isinstance(rate, Tensor) and rate.is_cpu)
+    return readable and bool(rate == 0)
 
 
 def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operator:

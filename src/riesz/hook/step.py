@@ -209,7 +209,8 @@ class DirectedStep:
             recorded += prepared.finish()
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
         self._report_overflow(directed)
-        self._trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
+        trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
+        self._trace = trace if self._trace is None else self._trace.followed_by(trace)
 
     def _agree(self) -> None:
         """Once for a plan, and when collectives begin or end to be needed: raise on all ranks if theirs differ."""

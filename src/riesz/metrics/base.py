@@ -3,8 +3,6 @@
 Shape suffixes: O outer batch, N the directed axis, I inner batch, F frequencies 0..n//2.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

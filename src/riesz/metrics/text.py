@@ -1,7 +1,5 @@
 """Metrics as text, for configs, command lines and checkpoints: "sobolev-tilde(lam=0.5)"."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

@@ -8,7 +8,8 @@ Shape suffixes: L the rows of this rank, C columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -193,35 +194,32 @@ class SumExchange(Exchange):
         if not self._native:
             return
         numbers = {
-            (id(batch), run): self._run_numbers(batch, run) for batch in self._batches for run, _ in batch.runs()
+            (id(batch), run): self._run_numbers(batch, run) if run.length < batch.rows.n else RunNumbers(batch.metric)
+            for batch in self._batches
+            for run, _ in batch.runs()
         }
         if self._kernels is not None:
             self._kernels.set_numbers([numbers[key] for key in self._runs])
             return
         runs = []
-        for batch, member, column in self._columns():
-            itemsize = member.part.dtype.itemsize
-            for run, start in batch.runs():
-                self._sources.append((member.part, (start * member.part.columns + member.first) * itemsize))
-                self._runs.append((id(batch), run))
-                runs.append(self._shard_run(batch, member, column, run, numbers[id(batch), run]))
+        for batch in self._batches:
+            firsts = accumulate((member.columns for member in batch.members), initial=0)
+            for member, column in zip(batch.members, firsts, strict=False):
+                for run, start in batch.runs() if member.present else ():
+                    stride = member.part.columns
+                    self._sources.append((member.part, (start * stride + member.first) * batch.dtype.itemsize))
+                    self._runs.append((id(batch), run))
+                    whole = ShardRun(run.length, member.columns, stride, batch.dtype, numbers[id(batch), run])
+                    divided = run.length < batch.rows.n
+                    runs.append(self._shard_run(whole, batch, column, run) if divided else whole)
         self._kernels = ShardKernels(runs) if runs else None
 
-    def _columns(self) -> Iterator[tuple[ColumnBatch, Member, int]]:
-        """The columns of every gradient, each with where in its batch they begin."""
-        for batch in self._batches:
-            column = 0
-            for member in batch.members:
-                if member.present:
-                    yield batch, member, column
-                column += member.columns
-
     def _run_numbers(self, batch: ColumnBatch, run: Run) -> RunNumbers:
-        """What the kernels need of the metric's numbers."""
+        """What the kernels need of the metric's numbers for a run that is a part of a column."""
         raise NotImplementedError
 
-    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run, numbers: RunNumbers) -> ShardRun:
-        """What the kernels need to know of one run of one gradient."""
+    def _shard_run(self, alone: ShardRun, batch: ColumnBatch, column: int, run: Run) -> ShardRun:
+        """The same run with the places of its sums: those of the batch's columns from this one on."""
         raise NotImplementedError
 
     def _pack(self, buffer: Tensor) -> None:
@@ -231,21 +229,6 @@ class SumExchange(Exchange):
     def _solve(self, received: Tensor) -> None:
         """Direct all columns, given the sums of all ranks, in torch."""
         raise NotImplementedError
-
-
-_NO_TERMS = torch.zeros(0, 0, dtype=torch.float64)
-
-
-def whole_run_numbers(batch: ColumnBatch) -> RunNumbers:
-    """For a run that is a column by itself: nothing is sent."""
-    return RunNumbers(batch.metric, _NO_TERMS, None, _NO_TERMS)
-
-
-def whole_run(batch: ColumnBatch, member: Member, run: Run, numbers: RunNumbers) -> ShardRun:
-    """The same with its place in memory."""
-    return ShardRun(
-        run.length, member.columns, member.part.columns, batch.dtype, 0, torch.float64, 0, 0, 0, True, (), numbers
-    )
 
 
 class ReductionExchange(SumExchange):
@@ -269,21 +252,14 @@ class ReductionExchange(SumExchange):
         super().start()
 
     def _run_numbers(self, batch: ColumnBatch, run: Run) -> RunNumbers:
-        if batch.rows.group(run) not in batch.rows.shared:
-            return whole_run_numbers(batch)
         ones_KL = torch.ones(1, run.length, dtype=torch.float64)
         coupling = torch.tensor([[self._weight(batch)], [0.0], [0.0]], dtype=torch.float64)
-        return RunNumbers(batch.metric, ones_KL, None, coupling)
+        return RunNumbers(batch.metric, ones_KL, coupling)
 
-    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run, numbers: RunNumbers) -> ShardRun:
-        number = batch.rows.shared.get(batch.rows.group(run))
-        if number is None:
-            return whole_run(batch, member, run, numbers)
-        offset = 8 * (self._starts[id(batch)] + number * batch.columns + column)
-        return ShardRun(
-            run.length, member.columns, member.part.columns, batch.dtype, 1, torch.float64, batch.columns, offset,
-            offset, False, ((offset, offset),), numbers,
-        )  # fmt: skip
+    def _shard_run(self, alone: ShardRun, batch: ColumnBatch, column: int, run: Run) -> ShardRun:
+        number = batch.rows.shared[batch.rows.group(run)]
+        at = 8 * (self._starts[id(batch)] + number * batch.columns + column)
+        return replace(alone, exact=1, exact_offset=at, solves_alone=False, partner_offsets=((at, at),))
 
     def _weight(self, batch: ColumnBatch) -> float:
         assert isinstance(batch.metric, Metric)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from riesz.backends.shards import RunNumbers, ShardRun
 from riesz.metrics import LaplacianSmoothing, Metric, Operator
-from riesz.sharded.batching import ColumnBatch, Member, SumExchange, direct_rows_, whole_run, whole_run_numbers
+from riesz.sharded.batching import ColumnBatch, SumExchange, direct_rows_
 from riesz.sharded.collectives import WORD, AllGather, padded
 from riesz.sharded.groups import RankGroup
 from riesz.sharded.layout import Run
@@ -69,11 +69,11 @@ class Parabola:
         return _with(metric, riemann=False, **{str(metric.strength_field): strength})
 
     def sums(self, length: int) -> Tensor:
-        u_L = _from_middle(length) / self.n
-        return torch.stack([torch.ones_like(u_L), u_L, u_L**2 - self._spread(length)])
+        return self.basis(length).mT / self._units
 
     def basis(self, length: int) -> Tensor:
-        return self.sums(length).mT
+        u_L = _from_middle(length) / self.n
+        return torch.stack([torch.ones_like(u_L), u_L, u_L**2 - self._spread(length)], dim=1)
 
     def starts(self, length: int) -> Tensor:
         """What each term adds to mean, slope and value, from which the compiled kernels walk along a run."""
@@ -95,10 +95,8 @@ class Parabola:
         if dtype == torch.float64:
             return None
         slope = -1 / (self.lam * self.n * length)
-        return torch.tensor(
-            [[1 / length, 0.0, 0.0], [0.0, slope, 0.0], [1 / length, slope / 2, -self.n * slope / 2]],
-            dtype=torch.float64,
-        )
+        starts = [[1 / length, 0.0, 0.0], [0.0, slope, 0.0], [1 / length, slope / 2, -self.n * slope / 2]]
+        return torch.tensor(starts, dtype=torch.float64) * self._units.mT
 
     def coupling(self, run: Run, other: Run) -> Tensor:
         """X: what one sum of the other run adds to each term of this run."""
@@ -120,7 +118,13 @@ class Parabola:
             [[p0 + p1 * t + p2 * t**2, -slope, p2], [slope, -2 * p2, 0.0], [p2, 0.0, 0.0]], dtype=torch.float64
         )
         x_KK[0, 0] += p2 * (self._spread(run.length) + self._spread(other.length))
-        return x_KK
+        return x_KK * self._units.mT
+
+    @property
+    def _units(self) -> Tensor:
+        """What the sums are divided by: powers of two, so that none in float32 exceeds the largest entry."""
+        unit = 2.0 ** max(0, math.ceil(math.log2(self.n / 4)))
+        return torch.tensor([[1.0], [unit], [unit]], dtype=torch.float64)
 
     def _spread(self, length: int) -> float:
         return (length**2 - 1) / (12 * self.n**2)
@@ -279,26 +283,25 @@ class LowRankExchange(SumExchange):
         super()._refresh()
 
     def _run_numbers(self, batch: ColumnBatch, run: Run) -> RunNumbers:
-        if run.length == batch.rows.n:
-            return whole_run_numbers(batch)
         factors, others = self._factors[id(batch)], tuple(other for _, _, other in batch.rows.partners(run))
         return RunNumbers(
             factors.alone(batch.metric, run.length),
             self._tables(factors, run.length)[0],
-            factors.alone_starts(run.length, batch.dtype),
             self._start_couplings(factors, run, others),
+            factors.alone_starts(run.length, batch.dtype),
         )
 
-    def _shard_run(self, batch: ColumnBatch, member: Member, column: int, run: Run, numbers: RunNumbers) -> ShardRun:
-        if run.length == batch.rows.n:
-            return whole_run(batch, member, run, numbers)
-        factors = self._factors[id(batch)]
-        slot = batch.rows.divided(self._group.rank).index(run)
-        offsets = tuple(self._offsets(batch, column, rank, slot) for rank, slot, _ in batch.rows.partners(run))
-        return ShardRun(
-            run.length, member.columns, member.part.columns, batch.dtype, factors.exact, inexact_dtype(batch.dtype),
-            batch.columns, *self._offsets(batch, column, 0, slot), True, offsets, numbers,
-        )  # fmt: skip
+    def _shard_run(self, alone: ShardRun, batch: ColumnBatch, column: int, run: Run) -> ShardRun:
+        exact, inexact = self._offsets(batch, column, 0, batch.rows.divided(self._group.rank).index(run))
+        return replace(
+            alone,
+            exact=self._factors[id(batch)].exact,
+            inexact_dtype=inexact_dtype(batch.dtype),
+            lead=batch.columns,
+            exact_offset=exact,
+            inexact_offset=inexact,
+            partner_offsets=tuple(self._offsets(batch, column, rank, at) for rank, at, _ in batch.rows.partners(run)),
+        )
 
     def _offsets(self, batch: ColumnBatch, column: int, rank: int, slot: int) -> tuple[int, int]:
         factors, (exact, inexact) = self._factors[id(batch)], self._starts[id(batch)]

@@ -1,4 +1,4 @@
-"""One file per command, each with `run(arguments) -> exit status`."""
+"""One file per command, each with `run(arguments) -> exit status`, and what some of them share."""
 
 COMMANDS = {
     "demo": "train a small CNN with and without a metric and compare, in three minutes at most",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import shlex
+import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -48,7 +49,13 @@ def run(arguments: list[str]) -> int:
         return 0
     about = "Train with and without each metric on your own model and data, and answer in words."
     options = parse(_options, arguments, prog="riesz compare", description=about)
-    _run(options, _without_counts(arguments))
+    try:
+        _run(options, _without_counts(arguments))
+    except KeyboardInterrupt:
+        from riesz_lab.comparison.trials import STOPPED
+
+        print(f"riesz: {STOPPED}", file=sys.stderr)
+        return 130
     return 0
 
 

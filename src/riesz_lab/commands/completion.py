@@ -3,8 +3,6 @@
 All words are written into the script, so that pressing Tab starts no process.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -48,7 +46,7 @@ def _print(shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]) -> None:
     """Print the completion script of a shell.
 
     Args:
-        shell: which one.
+        shell: bash, zsh or fish.
     """
     words = completions()
     if shell == "fish":

@@ -4,8 +4,6 @@ Trials of one seed share their initial weights and the order of their images, so
 trial per core runs at a time. Stored trials are not trained again.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +11,9 @@ from typing import Any, Literal
 
 from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
-from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import ConfigError
 from riesz_lab.recipes import recipe
 from riesz_lab.sweeps import Arm, Sweep, results
-from riesz_lab.utils.amounts import count
 from riesz_lab.utils.malloc import keep_freed_memory
 
 METRICS = {"ReweightedL2": "reweighted-l2", "SobolevTilde": "sobolev-tilde"}
@@ -34,8 +30,7 @@ points to either side: it excludes zero or half a point, whatever the difference
 
 def run(arguments: list[str]) -> int:
     keep_freed_memory()
-    parse(demo, arguments, prog="riesz demo", description=__doc__)
-    return 0
+    return int(parse(demo, arguments, prog="riesz demo", description=__doc__))
 
 
 def demo(
@@ -43,7 +38,7 @@ def demo(
     runs: Path = Path("runs"),
     workers: int | None = None,
     progress: Literal["auto", "live", "plain", "none"] = "auto",
-) -> None:
+) -> int:
     """Run the demo.
 
     Args:
@@ -54,42 +49,31 @@ def demo(
     """
     # After the help: importing torch takes seconds.
     from riesz_lab.commands.report import write
+    from riesz_lab.commands.sweep import Options
+    from riesz_lab.commands.sweep_stages import train_sweep
     from riesz_lab.report.compare_page import compare_content
     from riesz_lab.report.comparison_view import format_comparisons
     from riesz_lab.report.page import html
     from riesz_lab.store import Store
-    from riesz_lab.sweeps.running.display import make_display
-    from riesz_lab.sweeps.running.driver import RunSettings, drive
-    from riesz_lab.sweeps.running.local import Local
-    from riesz_lab.sweeps.running.pending import find_pending
 
     if seeds < 1:
         raise ConfigError(f"seeds: expected 1 or more, got {seeds}")
     sweep = demo_sweep(seeds)
     began = time.monotonic()
-    configs = sweep.all_configs()
-    pending = find_pending(configs, runs)
-    each = f"{count(len(sweep.arms), 'method')}, {count(seeds, 'seed')} each"
-    print(f"{count(len(configs), 'trial')}: {each}; {len(pending.done)} stored before")
-    if pending.waiting:
-        # A thread each: batches this small gain little from a second.
-        executor = Local(workers, threads=1)
-        settings = RunSettings(runs=runs, data_dir=data_folder(None), sweep=sweep.name, family=sweep.comparisons)
-        display = make_display(progress, sweep, pending, runs, executor.slots)
-        try:
-            drive(pending, executor, settings, watcher=display)
-        finally:
-            display.close()
+    # A thread each: batches this small gain little from a second.
+    options = Options(runs=runs, workers=workers, threads=1, progress=progress, retry_failed=True)
+    failed = train_sweep(sweep, options, again="the same command")
     store = Store(runs / sweep.name)
     table = results(sweep, store)
     # Trials of other seeds, or of an earlier demo, may lie there too.
-    wanted = {config.id for config in configs}
+    wanted = {config.id for config in sweep.all_configs()}
     store.trials = [trial for trial in store.trials if trial.config.id in wanted]
     print(f"\n{format_comparisons(table)}")
     print(f"\n{time.monotonic() - began:.0f} s. Stored: {(runs / sweep.name).resolve()}")
     target = runs / sweep.name / "report.html"
     title = "Does a metric help a small CNN on 1,000 digits?"
     write(target, html(compare_content(table, store, title, home=target.parent)))
+    return int(failed > 0)
 
 
 def plain_config() -> Config:

@@ -1,7 +1,5 @@
 """`riesz recipes`: the list, and what each one costs."""
 
-from __future__ import annotations
-
 from riesz_lab.commands.demo import METRICS, PAIRS, plain_config
 from riesz_lab.commands.parsing import parse
 from riesz_lab.recipes import RECIPES
@@ -19,7 +17,7 @@ def _list() -> None:
     for name, make in RECIPES.items():
         config = make()
         train, _ = images(config)
-        size = f"{parameters(config):,}"
+        size = "?" if (trained := parameters(config)) is None else f"{trained:,}"
         method = (config.optimizer, f"{config.lr:g}", f"{config.batch_size}", f"{config.epochs}")
         steps = f"{config.epochs * -(-train // config.batch_size):,}"
         cost = format_hours(cpu_hours(config))

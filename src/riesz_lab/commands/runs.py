@@ -1,7 +1,5 @@
 """`riesz runs [list] | compare | export | remove`."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Callable, Hashable
@@ -16,6 +14,7 @@ from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.store import MADE_BY, STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.comparison import read_records
 from riesz_lab.store.selection import distinguishing, record, select
+from riesz_lab.store.store import grouped
 from riesz_lab.store.trial import lock
 from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.amounts import count
@@ -80,9 +79,7 @@ def _print_comparisons(runs: Path) -> None:
 
 
 def _list_groups(trials: list[StoredTrial]) -> None:
-    groups: dict[str, list[StoredTrial]] = {}
-    for trial in trials:
-        groups.setdefault(trial.config.group, []).append(trial)
+    groups = grouped(trials)
     by_recipe: dict[str, dict[str, Config]] = {}
     for key, group in groups.items():
         by_recipe.setdefault(group[0].config.recipe, {})[key] = group[0].config
@@ -91,8 +88,8 @@ def _list_groups(trials: list[StoredTrial]) -> None:
     for key, group in groups.items():
         scores = [score for trial in group if (score := trial.score("last")) is not None]
         counts = (sum(trial.status == status for trial in group) for status in KINDS)
-        name = next((trial.result.score for trial in group if trial.result is not None), "")
-        mean = format_scores({name: statistics.mean(scores)}) if scores else ""
+        name, percent = next(((r.score, r.percent) for trial in group if (r := trial.result) is not None), ("", False))
+        mean = format_scores({name: statistics.mean(scores)}, name, percent) if scores else ""
         config = group[0].config
         rows.append((key, config.recipe, config.metric, differences[key], *(str(n or "") for n in counts), mean))
     head = ("group", "recipe", "metric", "and", *KINDS, "mean of the last epoch")
@@ -154,7 +151,7 @@ def _remove(where: Where = (), broken: bool = False, yes: bool = False, runs: Ru
     """
     store = open_store(runs)
     if not where and not broken:
-        raise ConfigError("which trials? Say it with --where name=value ..., or --broken")
+        raise ConfigError("expected --where NAME=VALUE or --broken, got neither")
     paths = list(store.broken) if broken else [trial.path for trial in select(store.trials, where)]
     for path in paths:
         if yes:
@@ -189,8 +186,9 @@ def _method(config: Config) -> str:
 def _describe(trial: StoredTrial) -> str:
     if trial.failure is not None:
         return trial.failure
-    row = None if trial.result is None else trial.result.last
-    return "" if row is None else format_scores(row)
+    if (result := trial.result) is None or result.last is None:
+        return ""
+    return format_scores(result.last, result.score, result.percent)
 
 
 def _print_broken(store: Store) -> None:

@@ -12,9 +12,10 @@ from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Sweep, results, tuning
 from riesz_lab.sweeps.dry_run import print_dry_run
 from riesz_lab.sweeps.running.display import make_display
-from riesz_lab.sweeps.running.driver import RunSettings, drive
+from riesz_lab.sweeps.running.driver import drive
 from riesz_lab.sweeps.running.executors import make_executor
 from riesz_lab.sweeps.running.pending import find_pending
+from riesz_lab.sweeps.running.worker import RunSettings
 from riesz_lab.tasks import task_class
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.utils.amounts import count
@@ -35,16 +36,16 @@ def run_stages(chosen: Sweep, options: Options) -> int:
         return 0
     failed = 0
     if not options.table:
-        if search and _train(search, options):
+        if search and train_sweep(search, options):
             return 1
         final = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs))) if tune else chosen
-        failed = _train(final, options)
+        failed = train_sweep(final, options)
     _report(chosen, tune, options)
     return int(failed > 0)
 
 
-def _train(stage: Sweep, options: Options) -> int:
-    """Train what is not complete; returns how many trials failed."""
+def train_sweep(stage: Sweep, options: Options, again: str = "--retry-failed") -> int:
+    """Train what is not complete; returns how many trials failed. `again` is what tries those again."""
     configs = stage.all_configs()
     folder = data_folder(options.data_dir)
     for config in {config.group: config for config in configs}.values():
@@ -84,7 +85,7 @@ def _train(stage: Sweep, options: Options) -> int:
         finally:
             display.close()
     if pending.failed:
-        print(f"{len(pending.failed)} failed; try them again with --retry-failed:")
+        print(f"{len(pending.failed)} failed; try them again with {again}:")
     for arm in stage.arms:
         for config in stage.configs(arm):
             if config.id in pending.failed:

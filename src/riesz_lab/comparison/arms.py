@@ -4,8 +4,6 @@ Settings of the user's function are stored in the config's `model_options`, besi
 trial without settings has the id it had before there were any.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +20,8 @@ from riesz_lab.utils.options import parse
 
 RESERVED = ("score", "better")
 FIELDS = frozenset(field.name for field in fields(Config)) - {"recipe", "task", "model", "dataset", "model_options"}
+OF_ATTACH = ("layers", "direction")
+"""Settings of `riesz.attach`, which a comparison passes on in a user's loop too."""
 Values = dict[str, Any]
 
 
@@ -82,7 +82,7 @@ def check_settings(function: UserFunction, names: Sequence[str]) -> None:
             raise ConfigError(f"setting {name!r}: expected another name; this one names the score of a trial")
         if function.takes(name):
             continue
-        if function.trains:
+        if function.trains and name not in OF_ATTACH:
             raise ConfigError(
                 f"{function.name!r} has a loop of its own, which does not take the setting {name!r}: write it as "
                 f"{function.name}(attach, seed, {name}=...), and use it there"
@@ -139,7 +139,7 @@ def _arms(base: Config, metrics: list[str], controls: bool, where: str) -> Itera
         configs.append(directed)
         if controls:
             configs.append(replace(directed, control="norm"))
-            if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # a mean knows no order
+            if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # does not depend on channel order
                 configs.append(replace(directed, control="permuted"))
     # Named and paired as the report does with what it finds in the store, so that both say the same.
     names = [method(config) for config in configs]

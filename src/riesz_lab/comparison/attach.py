@@ -1,10 +1,9 @@
 """What the user's loop is handed: `attach(optimizer, model)`, and `attach.log(...)` for curves."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +15,9 @@ from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.store.files import Row
 from riesz_lab.tasks import optimizers
+
+HELD_OUT = "held_out"
+"""The field of the score that settings are chosen by."""
 
 
 class HopelessTrialError(LabError):
@@ -67,10 +69,23 @@ class Attach:
             got = f"{type(optimizer).__name__}, {type(model).__name__}"
             raise LabError(f"{self.name!r} called attach: expected (optimizer, model), got ({got})")
         self.models.append(model)
-        if (attachment := optimizers.attach(self.config, optimizer, model)) is None:
-            return PlainAttachment(optimizer)
+        try:
+            if (attachment := optimizers.attach(self.config, optimizer, model)) is None:
+                self._check_selection(optimizer, model)
+                return PlainAttachment(optimizer)
+        except LabError as error:
+            if not str(error).startswith("nothing to direct") or self.config.layers == "all":
+                raise
+            raise LabError(f"{error}. In a comparison: --set layers=all") from None
         self.attachments.append(attachment)
         return attachment
+
+    def _check_selection(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+        """What a metric could not be attached to is known in the plain trial, which comes first."""
+        metric = riesz.ReweightedL2()
+        attachment = optimizers.attach(replace(self.config, metric=str(metric)), optimizer, model)
+        assert attachment is not None
+        attachment.detach()
 
     def layers(self) -> dict[str, dict[str, float | None]]:
         """|g|/|f| and cos(f, g) of every directed weight at the last step, by name; empty where they are not known."""
@@ -83,11 +98,14 @@ class Attach:
     def log(self, scores: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Report the scores of an epoch: `attach.log(loss=0.3, accuracy=0.9)`. Each call is one epoch.
 
-        A tuning trial ends at the first score that is not a number, and counts as diverged.
+        A tuning trial ends, and counts as diverged, when its score, its held-out score or a loss (by its name) is not
+        a finite number.
         """
         row = {name: finite(number(value, name, self.name)) for name, value in {**(scores or {}), **named}.items()}
         self.rows.append({"epoch": len(self.rows) + 1, "step": 0, **row})
-        if self.config.hold_out and None in row.values():
+        score = self.config.model_options[0].partition("=")[2]
+        watched = [name for name in row if name in (score, HELD_OUT) or "loss" in name.lower()]
+        if self.config.hold_out and any(row[name] is None for name in watched):
             raise HopelessTrialError(f"{self.name!r} logged a score that is not a number: a tuning trial ends there")
 
 

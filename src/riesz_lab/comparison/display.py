@@ -1,7 +1,5 @@
 """What is shown while a comparison runs: a line per trial and, in a terminal, a table of narrowing intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ BAR = 31
 
 @dataclass(frozen=True)
 class Look:
-    """What a comparison has come to after a pair.
+    """The result of a comparison so far, after a pair.
 
     Attributes:
         judged: the judgement of every arm, at its last look.
@@ -86,7 +84,7 @@ class LiveDisplay(Display):
         if self.last is not None:
             super().look(replace(self.last, active=list(self.last.judged)))
 
-    def table(self) -> RenderableType:
+    def table(self) -> "RenderableType":
         from rich.table import Table
         from rich.text import Text
 

@@ -1,23 +1,18 @@
 """The user's function: which of the two forms it has, its name, and the settings it takes. Checked before any trial."""
 
-from __future__ import annotations
-
-import ast
 import functools
 import inspect
 import re
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from riesz_lab.comparison.build_form import why_no_build
 from riesz_lab.comparison.identity import identity, underlying
 from riesz_lab.errors import ConfigError
 
 TRAIN = ["attach", "seed"]
-NUMBERS = ("float", "int", "round", "bool", "str", "dict", "len", "sum")
-"""What a call or an annotation of these names gives is no model."""
 
 
 @dataclass(frozen=True)
@@ -99,57 +94,11 @@ def inspect_function(call: Callable[..., Any]) -> UserFunction:
 
 def _check_build(call: Callable[..., Any], name: str) -> None:
     """A training loop without (attach, seed) would run to its end before its result is seen to be no model."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(underlying(call))))
-    except (OSError, TypeError, SyntaxError):
-        return
-    body = tree.body[0]
-    if not isinstance(body, ast.FunctionDef | ast.AsyncFunctionDef):
-        return
-    if why := _why_no_build(body):
+    if why := why_no_build(underlying(call)):
         raise ConfigError(
             f"{name!r} takes no arguments, so it should be build() and return model, (train, test), loss; it {why}. "
             f"If it is a training loop, write {name}(attach, seed), call attach(optimizer, model) and return the score"
         )
-
-
-def _why_no_build(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Why the source cannot be that of a `build`, in words; empty if it can."""
-    calls = {node.func.attr for node in ast.walk(function) if isinstance(node, ast.Call) and _is_attribute(node.func)}  # type: ignore[attr-defined]
-    if "backward" in calls:
-        return "calls backward()"
-    body = list(_own_nodes(function))
-    if isinstance(function, ast.AsyncFunctionDef) or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in body):
-        return "is no plain function"
-    returned = [node.value for node in body if isinstance(node, ast.Return) and node.value is not None]
-    if not returned:
-        return "returns nothing"
-    if function.returns is not None and ast.unparse(function.returns) in NUMBERS:
-        return f"is annotated to return {ast.unparse(function.returns)}"
-    if all(map(_is_no_triple, returned)):
-        return f"returns {ast.unparse(returned[-1])[:60]}"
-    return ""
-
-
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without those of the functions and classes inside it."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            yield child
-            yield from _own_nodes(child)
-
-
-def _is_no_triple(node: ast.expr) -> bool:
-    """Whether an expression is, by its form alone, something else than three values."""
-    if isinstance(node, ast.Tuple | ast.List):
-        return len(node.elts) != 3 and not any(isinstance(each, ast.Starred) for each in node.elts)
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in NUMBERS
-    return isinstance(node, ast.Constant | ast.BinOp | ast.UnaryOp | ast.Compare | ast.Dict | ast.JoinedStr)
-
-
-def _is_attribute(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute)
 
 
 def with_settings(function: UserFunction, settings: dict[str, Any]) -> Callable[..., Any]:

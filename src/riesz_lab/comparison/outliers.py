@@ -1,17 +1,17 @@
 """Trials far from all others: named first, with the result without them beside, never instead."""
 
-from __future__ import annotations
-
 import statistics
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from riesz_lab.statistics import paired
+from riesz_lab.statistics import holm, paired
 from riesz_lab.sweeps import Row, Table
 
 FAR = 8.0
 """Robust standard deviations from the median of its arm. With normal scores of independent arms (simulated), a trial
 is named in 2% of comparisons of 2 or 3 arms with 5 seeds, and in 10% of those of 2 arms with 3 seeds."""
+FAR_FROM_EQUAL = 0.1
+"""Share of the median, where most scores are equal to theirs and there is no spread to compare with."""
 LEAST_TRIALS = 6
 """Of all arms together: fewer do not show what is usual."""
 
@@ -29,7 +29,7 @@ class Outlier:
 
 
 def find_outliers(table: Table) -> list[Outlier]:
-    """Trials beyond `FAR` robust standard deviations; these are of all arms together, each about its median."""
+    """Trials beyond `FAR` robust standard deviations, which are of all arms together, each about its median."""
     scores = {
         label: {key: score for key, score in row.scores.items() if score is not None}
         for label, row in table.rows.items()
@@ -41,37 +41,50 @@ def find_outliers(table: Table) -> list[Outlier]:
     spread = 1.4826 * statistics.median(distances)
     found = []
     for label, middle in middles.items():
+        far = FAR * spread or FAR_FROM_EQUAL * abs(middle)
         for key, score in scores[label].items():
             others = [each for other, each in scores[label].items() if other != key]
-            if spread > 0 and abs(score - middle) > FAR * spread:
+            if far > 0 and abs(score - middle) > far:
                 seed = table.rows[label].trials[key].config.seed
                 found.append(Outlier(label, seed, key, score, min(others), max(others)))
     return found
 
 
-def without(table: Table, outliers: list[Outlier]) -> Table:
-    """The comparisons that an outlier takes part in, with all pairs of outlying trials left out; no other row."""
+def without(table: Table, outliers: list[Outlier], pairs: Mapping[str, int] | None = None) -> Table:
+    """The comparisons that an outlier takes part in, with all pairs of outlying trials left out; no other row.
+
+    Args:
+        table: the trials.
+        outliers: those far from all others.
+        pairs: by label, how many pairs an arm was judged by; all if None.
+    """
     left_out = {(each.label, each.key) for each in outliers}
     rows: dict[str, Row] = {}
+    compared = table.comparisons
     for label, row in table.rows.items():
         if row.comparison is None or row.arm.baseline is None:
             continue
         base = table.rows[row.arm.baseline]
-        keys = {key for key in base.scores if (label, key) in left_out or (base.arm.label, key) in left_out}
+        judged = list(base.scores)[: pairs[label] if pairs else None]
+        keys = {key for key in judged if (label, key) in left_out or (base.arm.label, key) in left_out}
         if keys:
+            keys |= base.scores.keys() - judged
             before, after = _drop(base, keys), _drop(row, keys)
-            comparison = paired(
+            compared[label] = paired(
                 before.scores,
                 after.scores,
                 margin=row.comparison.margin,
                 higher_is_better=row.comparison.higher_is_better,
                 percent=row.comparison.percent,
+                collapsed=table.sweep.collapsed,
             )
             # Each comparison with a baseline of its own: other arms may have other outliers.
             own = f"{base.arm.label} for {label}"
-            rows[own] = replace(before, arm=replace(base.arm, label=own))
-            rows[label] = replace(after, arm=replace(row.arm, baseline=own), comparison=comparison)
-    return replace(table, rows=rows)
+            rows[own] = replace(before, arm=replace(base.arm, label=own, baseline=None), comparison=None)
+            rows[label] = replace(after, arm=replace(row.arm, baseline=own))
+    # The same family of claims as in the whole table: those with outliers, and the others as they were.
+    corrected = holm(compared, table.sweep.family)
+    return replace(table, rows={label: replace(row, comparison=corrected.get(label)) for label, row in rows.items()})
 
 
 def _drop(row: Row, keys: set[Hashable]) -> Row:

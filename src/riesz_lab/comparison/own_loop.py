@@ -4,8 +4,6 @@ The loop ends with its score: a number; or a dict, named tuple or dataclass with
 tuning, another one on held-out data as `held_out`. It may be a generator that yields the scores of each epoch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math
@@ -15,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from riesz_lab import models
-from riesz_lab.comparison.attach import Attach, HopelessTrialError, finite, number
+from riesz_lab.comparison.attach import HELD_OUT, Attach, HopelessTrialError, finite, number
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, first_line
 from riesz_lab.store import Result, environment
@@ -24,8 +22,6 @@ from riesz_lab.store.result import is_percent
 from riesz_lab.store.trial import Trial
 from riesz_lab.training import checkpoint
 from riesz_lab.utils import randomness
-
-HELD_OUT = "held_out"
 
 
 def run_own_loop(

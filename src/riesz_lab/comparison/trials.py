@@ -1,7 +1,5 @@
 """Run the trials of a comparison as those of a sweep are run, or read what is stored of them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence
@@ -11,29 +9,31 @@ from functools import partial
 from pathlib import Path
 
 from riesz_lab.comparison.arms import settings_of
+from riesz_lab.comparison.attach import HELD_OUT
 from riesz_lab.comparison.display import Display
 from riesz_lab.comparison.fresh import move_aside, settle
 from riesz_lab.comparison.function import UserFunction, inspect_function, with_settings
-from riesz_lab.comparison.own_loop import HELD_OUT, run_own_loop
+from riesz_lab.comparison.own_loop import run_own_loop
 from riesz_lab.comparison.reference import reference_to
 from riesz_lab.config import Config
-from riesz_lab.errors import LabError
+from riesz_lab.errors import LabError, StoppedError
 from riesz_lab.store import Result, StoredTrial, read_trial
 from riesz_lab.store.files import Row
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps.running.driver import RunSettings, Watcher, drive
+from riesz_lab.sweeps.running.driver import Watcher, drive
 from riesz_lab.sweeps.running.executor import Executor
 from riesz_lab.sweeps.running.executors import Kind, make_executor
 from riesz_lab.sweeps.running.in_process import InProcess
 from riesz_lab.sweeps.running.local import check_share
 from riesz_lab.sweeps.running.pending import Pending, find_pending
-from riesz_lab.sweeps.running.worker import Train, TrialJob
+from riesz_lab.sweeps.running.worker import RunSettings, Train, TrialJob
 from riesz_lab.training import progress
 from riesz_lab.training.trainer import train as train_trial
 from riesz_lab.utils.importing import load_object
 
 RETRIES = 1
 """How often a trial is begun anew after its process was killed: a user's loop cannot be continued."""
+STOPPED = "stopped. Complete trials are kept: run the same again to continue"
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,10 @@ class Trials:
         for id_ in pending.done:
             watcher.show_stored(configs[id_])
         settings = RunSettings(runs=self.runs, data_dir=self.runs, train=self._train, stop_at_failure=True)
-        drive(pending, executor, settings, retries=RETRIES, watcher=watcher)
+        try:
+            drive(pending, executor, settings, retries=RETRIES, watcher=watcher)
+        except StoppedError:
+            raise StoppedError(STOPPED) from None
         if pending.failed:
             raise LabError(next(iter(pending.failed.values())))
 
@@ -162,7 +165,7 @@ class Trials:
             where = f" ({self.function.seeding})" if self.function.seeding else ""
             raise LabError(
                 f"seeds {seed} and {config.seed} of {self.function.name!r} give the same weights and scores: more "
-                f"trials would say nothing. Chance is seeded before each call; remove what seeds it in the "
+                f"trials would say nothing. Random generators are seeded before each call; remove the seeding in the "
                 f"function{where}, or use its argument `seed` there"
             )
 
@@ -199,11 +202,12 @@ class _Watcher(Watcher):
         self.done += 1
         self.trials.results[config.id] = trial.result
         self.trials.seconds[config.id] = sum(map(seconds_of, trial.timing()))
-        row = trial.result.last
+        row, score = trial.result.last, trial.result.score
         if config.hold_out and row is not None and HELD_OUT in row:
             # The choice is made by this alone; the test score is not shown.
-            row = {f"held-out {trial.result.score}": row[HELD_OUT]}
-        scores = "diverged" if row is None else progress.format_scores(row)
+            score = f"held-out {score}"
+            row = {score: row[HELD_OUT]}
+        scores = "diverged" if row is None else progress.format_scores(row, score, trial.result.percent)
         done = f"{self.done:>{len(str(self.total))}}"
         number = self.number.format(done=done, total=self.total)
         self.trials.display.say(f"{number} {self.titles[config.id]}: {scores}  ({remark})")

@@ -1,1 +1,1 @@
-"""The report: from stored trials to an answer one likes to read."""
+"""HTML, Markdown and CSV reports from stored trials."""

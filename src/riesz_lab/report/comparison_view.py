@@ -3,8 +3,6 @@
 `comparison_table` holds what is shown, `records` the plain numbers. Every p-value is printed by `format_p`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import statistics
@@ -16,6 +14,7 @@ from riesz_lab.errors import printable
 from riesz_lab.report.content import Cell, Table, number
 from riesz_lab.report.labels import scale, score_label
 from riesz_lab.statistics import Comparison, components, format_p
+from riesz_lab.store.export import defuse
 from riesz_lab.sweeps import Row
 from riesz_lab.sweeps import Table as Comparisons
 from riesz_lab.sweeps.tuning import Choice
@@ -92,7 +91,7 @@ def records(comparisons: Comparisons, rates: Rates | None = None) -> list[dict[s
             "lr_tuned": rates is not None,
             "score": f"{comparisons.which} {comparisons.score}",
             "trials": len(row.scores),
-            "mean": statistics.mean(scores) if (scores := _finite(row)) else None,
+            "mean": statistics.mean(scores) if (scores := row.finite) else None,
             "sd": statistics.stdev(scores) if len(scores) > 1 else None,
         }
         | ({} if row.comparison is None else _flat(row.comparison))
@@ -110,14 +109,14 @@ def comparisons_csv(tables: Iterable[Comparisons]) -> str:
             if row.comparison is not None:
                 renamed = {column: record[name] for column, name in CSV_NAMES.items()}
                 renamed |= {"scale": scale(row.arm.config), "score": table.score, "wanted": row.wanted}
-                writer.writerow({name: _defuse(value) for name, value in (record | renamed).items()})
+                writer.writerow({name: defuse(value) for name, value in (record | renamed).items()})
     return buffer.getvalue()
 
 
 def table_csv(table: Table) -> str:
     """A table as it is shown."""
     buffer = io.StringIO()
-    rows = [[_defuse(cell.text) for cell in row] for row in table.cells()]
+    rows = [[defuse(cell.text) for cell in row] for row in table.cells()]
     csv.writer(buffer, lineterminator="\n").writerows([table.head, *rows])
     return buffer.getvalue()
 
@@ -130,7 +129,7 @@ def _role(row: Row, comparisons: Comparisons) -> str:
 
 def _cells(row: Row, role: str, percent: bool) -> list[Cell | str]:
     times, digits = (100.0, 2) if percent else (1.0, 4)
-    scores, comparison, variances, collapsed = _finite(row), row.comparison, "", ""
+    scores, comparison, variances, collapsed = row.finite, row.comparison, "", ""
     if comparison and comparison.variance_ratio is not None:
         p = "" if comparison.p_variance is None else f" ({format_p(comparison.p_variance)})"
         variances = f"{comparison.variance_ratio:.2g}{p}"
@@ -170,7 +169,7 @@ def _note(comparisons: Comparisons) -> str:
     epoch = "" if comparisons.which == "last" else f", {comparisons.which} epoch"
     return (
         f"{scale(config)}. Score: {score_label(comparisons.score)}{unit}{epoch}. Differences are taken seed by seed;"
-        f" those up to {margin} are taken not to matter."
+        f" those up to {margin} are treated as negligible."
     )
 
 
@@ -188,10 +187,6 @@ def _spread_sources(comparisons: Comparisons) -> list[str]:
     return lines
 
 
-def _finite(row: Row) -> list[float]:
-    return [score for score in row.scores.values() if score is not None]
-
-
 def _flat(comparison: Comparison) -> dict[str, Any]:
     """Every number under its own name: intervals as _low and _high, counts of both sides as _baseline and _method."""
     flat: dict[str, Any] = {}
@@ -204,8 +199,3 @@ def _flat(comparison: Comparison) -> dict[str, Any]:
         else:
             flat[field.name] = value
     return flat | {"verdict": comparison.verdict, "sentence": comparison.sentence}
-
-
-def _defuse(value: object) -> object:
-    # A spreadsheet reads text that begins like this as a formula.
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value

@@ -21,8 +21,13 @@ def write(records: list[dict[str, Any]], path: Path) -> None:
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows({name: defuse(value) for name, value in record.items()} for record in records)
     atomic.write_bytes(path, file.getvalue().encode())
+
+
+def defuse(value: object) -> object:
+    """A cell of a CSV file. A spreadsheet reads text that begins like this as a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
 
 
 def _parquet(records: list[dict[str, Any]], names: list[str]) -> bytes:

@@ -3,11 +3,11 @@
     RUNS/<recipe>/<metric>-seed<seed>-<id>/
         config.json           the settings; the id is their hash
         sweeps.json           the sweeps it was run for, and how many comparisons each of them plans
-        environment.json      versions and hardware: one entry per session
+        environment.json      versions and hardware: one entry per session that differs from the last
         history.jsonl         one line per epoch
         updates.jsonl         one line per epoch: what it did to each conv weight; of a user's loop, the last step alone
         pictures/             samples or predictions of an evaluation, where a task makes them
-        timing.jsonl          seconds, images/s and memory per epoch: what two equal trials may differ in
+        timing.jsonl          per epoch: steps, step_ms, eval_seconds, peak_memory_mb; equal trials may differ in it
         checkpoints/          the state while it runs; removed once it is finished
         weights.safetensors   the final weights
         result.json           status, last and best scores; written last, so a trial with it is complete

@@ -16,12 +16,15 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 Which = Literal["last", "best"]
 
 
-def is_percent(column: str) -> bool:
-    """Whether a column of a history holds fractions that are printed in percent; its name is all that is stored of it.
+def is_percent(column: str, score: str = "", percent: bool = False) -> bool:
+    """Whether a column of a history holds fractions that are printed in percent.
 
-    For the score that trials are compared by, `Result.percent` decides.
+    Args:
+        column: its name, which is all that is stored of most columns.
+        score: the column that trials are compared by.
+        percent: whether that one does, as its task says.
     """
-    return column.endswith(("accuracy", "miou"))
+    return percent if column == score else column.endswith(("accuracy", "miou"))
 
 
 @dataclass(frozen=True, kw_only=True)

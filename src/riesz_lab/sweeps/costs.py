@@ -53,9 +53,9 @@ def images(config: Config) -> tuple[int, int]:
     return (train - config.hold_out, config.hold_out) if config.hold_out else (train, test)
 
 
-def parameters(config: Config) -> int:
-    """The number of trained parameters of a recipe."""
-    return PARAMETERS[config.recipe if config.recipe in PARAMETERS else config.model]
+def parameters(config: Config) -> int | None:
+    """The number of trained parameters of a recipe; None if unknown."""
+    return PARAMETERS.get(config.recipe, PARAMETERS.get(config.model))
 
 
 def cpu_hours(config: Config) -> float | None:

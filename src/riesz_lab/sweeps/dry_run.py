@@ -24,8 +24,7 @@ def print_dry_run(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> No
         hours = (costs.cpu_hours(arm.config), costs.gpu_hours(arm.config))
         each = map(costs.format_hours, hours)
         rows.append((arm.label, arm.config.recipe, _setting(arm.config), str(len(trials)), str(left), *each))
-    paper = f" In the paper: {sweep.reproduces}." if sweep.reproduces else ""
-    print(f"{sweep.name}: {sweep.about}{'' if sweep.about.endswith('?') else '.'}{paper}")
+    print(f"{sweep.name}: {sweep.description}")
     print_table(("arm", "recipe", "setting", "trials", "to run", "CPU, each", "GPU, each"), rows, right=(3, 4, 5, 6))
     waiting = list(pending.waiting.values())
     cpu, gpu = ([estimate(config) for config in waiting] for estimate in (costs.cpu_hours, costs.gpu_hours))

@@ -6,7 +6,6 @@ never on the test set. The choice is a pure function of stored trials.
 """
 
 import hashlib
-import math
 import re
 from dataclasses import dataclass, replace
 
@@ -75,13 +74,12 @@ def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
                 missing = row.wanted - len(row.scores)
                 left = count(missing, "trial")
                 raise ConfigError(f"arm {arm.label!r} is not tuned yet: {left} at rate {rate:g} to be completed")
-            finite = [score for score in row.scores.values() if score is not None]
             # One divergent trial disqualifies a rate.
-            scores[rate] = sum(finite) / len(finite) if len(finite) == row.wanted else None
+            scores[rate] = sum(row.finite) / row.wanted if len(row.finite) == row.wanted else None
         ranked = sorted((-sign * score, rate) for rate, score in scores.items() if score is not None)
-        chosen[arm.label] = Choice(scores, ranked[0][1] if ranked else math.nan)
         if not ranked:
             raise ConfigError(f"arm {arm.label!r} diverged at every rate of the grid: {sorted(scores)}")
+        chosen[arm.label] = Choice(scores, ranked[0][1])
     return chosen
 
 
@@ -112,6 +110,4 @@ def _hold_out(config: Config, tuning: Tuning) -> int:
     try:
         return images(config)[0] // 10
     except KeyError:
-        raise ConfigError(
-            f"how many images does {config.dataset!r} have? Say how many to tune on: --hold-out N"
-        ) from None
+        raise ConfigError(f"hold_out: the size of {config.dataset!r} is unknown; pass --hold-out N") from None

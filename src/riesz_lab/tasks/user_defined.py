@@ -30,7 +30,9 @@ class UserDefined(SupervisedTask):
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Callable[[], Any] | None) -> None:
         if data is None:
-            raise ConfigError(f"a trial of {config.model!r} is continued by `riesz compare`, which knows its function")
+            raise ConfigError(
+                f"a trial of {config.model!r} can only be continued with `riesz compare FILE.py:FUNCTION`"
+            )
         optimizers.check(config)
 
     def __init__(self, config: Config, data_dir: Path, data: Callable[[], Any], context: Context):

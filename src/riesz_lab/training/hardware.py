@@ -60,7 +60,8 @@ class Hardware:
             raise ConfigError(f"timeout: expected a number above 0, got {self.timeout}")
         if parallel.under_torchrun() and self.devices not in (1, parallel.processes_here(self.devices)):
             raise ConfigError(
-                f"devices: expected none or {parallel.processes_here(1)}, as torchrun started, got {self.devices}"
+                f"devices: expected 1 or the {parallel.processes_here(1)} processes per machine that torchrun started, "
+                f"got {self.devices}"
             )
         if (world := parallel.processes_here(self.devices) * parallel.machines()) > config.batch_size:
             raise ConfigError(f"devices: expected at most batch_size={config.batch_size}, got {world}")

@@ -21,8 +21,8 @@ from riesz_lab.store.result import Status
 from riesz_lab.tasks.optimizers import rate_factor
 from riesz_lab.training import parallel, resume
 from riesz_lab.training.epoch_log import EpochLog
-from riesz_lab.training.rendezvous import Rendezvous
 from riesz_lab.training.session import Session
+from riesz_lab.training.shared_flags import SharedFlags
 from riesz_lab.training.signals import Interrupts
 
 CHECK_EVERY = 100
@@ -34,7 +34,7 @@ class Loop:
         self.session, self.log, self.save_every, self.stop = session, log, save_every, stop
         self.saved_at = time.monotonic()
         context = session.context
-        self.rendezvous = Rendezvous(context.rank, context.world, context.add_up, context.device)
+        self.flags = SharedFlags(context.rank, context.world, context.add_up, context.device)
 
     def run(self) -> Status:
         """Train all steps that are left. Returns "finished" or "diverged"."""
@@ -74,9 +74,9 @@ class Loop:
             if state.step % CHECK_EVERY == 0 and self._diverged():
                 return False
             self._save_if_due()
-        # The first step of a session is left out: it pays for warming up.
+        # Without the first step of the epoch, which pays for starting it.
         step_ms = round(1000 * (laps[-1] - laps[0]) / (len(laps) - 1), 3) if len(laps) > 1 else None
-        self.log.timing = {"steps": len(laps), "step_ms": step_ms, "peak_memory_mb": 0}
+        self.log.timing = {"steps": len(laps), "step_ms": step_ms}
         return not self._diverged()
 
     def step(self, parts: list[Any]) -> None:
@@ -141,7 +141,7 @@ class Loop:
 
     def _save_if_due(self) -> None:
         due = time.monotonic() - self.saved_at >= self.save_every
-        stop, due = self.rendezvous.any(self.session.state.step, [self.stop.received is not None, due])
+        stop, due = self.flags.any(self.session.state.step, [self.stop.received is not None, due])
         if stop:
             self._save_and_stop()
         if due or self.save_every == 0:

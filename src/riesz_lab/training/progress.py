@@ -18,6 +18,9 @@ class Progress:
     every = float("inf")
     """Seconds between two reads of the running means: a read waits for the device."""
 
+    score, percent = "", False
+    """The score that trials are compared by, and whether it is printed in percent."""
+
     def __init__(self, title: str = ""):
         self.title = title
         self._read_at = time.monotonic()
@@ -47,6 +50,9 @@ class Progress:
     def row(self, row: dict[str, Any], step: int) -> None:
         """Called at the end of an epoch."""
 
+    def format(self, values: dict[str, Any]) -> str:
+        return format_scores(values, self.score, self.percent)
+
     def note(self, text: str) -> None:
         """Called with a message for the user."""
 
@@ -60,10 +66,10 @@ class Plain(Progress):
     every = 30.0
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        self.note(f"{epoch} step {step}/{self.total}  {format_scores(means)}  {self._pace(step)}")
+        self.note(f"{epoch} step {step}/{self.total}  {self.format(means)}  {self._pace(step)}")
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        self.note(f"epoch {row['epoch']} step {step}/{self.total}  {format_scores(row)}  {self._pace(step)}")
+        self.note(f"epoch {row['epoch']} step {step}/{self.total}  {self.format(row)}  {self._pace(step)}")
 
     def note(self, text: str) -> None:
         print(f"{self.title}: {text}" if self.title else text, flush=True)
@@ -73,16 +79,15 @@ class Plain(Progress):
 
 
 class Live(Progress):
-    """A bar, redrawn four times a second; with `rows`, a line per epoch above it."""
+    """A bar, redrawn four times a second, with a line per epoch above it."""
 
     every = 0.25
 
-    def __init__(self, title: str = "", rows: bool = True):
+    def __init__(self, title: str = ""):
         super().__init__(title)
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        self._rows = rows
         title_column, text_column = TextColumn("{task.fields[title]}"), TextColumn("{task.fields[text]}")
         self._bar = Bar(title_column, BarColumn(bar_width=24), text_column, transient=True)
 
@@ -92,12 +97,11 @@ class Live(Progress):
         self._bar.start()
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        text = f"{epoch}  {format_scores(means)}  {self.speed(step):.0f} images/s  {self.left(step)} left"
+        text = f"{epoch}  {self.format(means)}  {self.speed(step):.0f} images/s  {self.left(step)} left"
         self._bar.update(self._task, completed=step, text=text)
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        if self._rows:
-            self.note(f"{self.title} epoch {row['epoch']}  {format_scores(row)}")
+        self.note(f"{self.title} epoch {row['epoch']}  {self.format(row)}")
 
     def note(self, text: str) -> None:
         self._bar.console.print(text, highlight=False, markup=False)
@@ -106,21 +110,21 @@ class Live(Progress):
         self._bar.stop()
 
 
-def make(kind: Kind, title: str = "", *, rows: bool = True) -> Progress:
+def make(kind: Kind, title: str = "") -> Progress:
     if kind == "none":
         return Progress(title)
     if kind == "live" or (kind == "auto" and can_redraw()):
-        return Live(title, rows)
+        return Live(title)
     return Plain(title)
 
 
-def format_scores(values: dict[str, Any]) -> str:
-    """Losses and scores by name; accuracies and IoU in percent."""
+def format_scores(values: dict[str, Any], score: str, percent: bool) -> str:
+    """Losses and scores by name; see `is_percent` for what is printed in percent."""
     shown = []
     for name, value in values.items():
         if name in ("epoch", "step", "lr") or value is None:
             continue
-        text = f"{100 * value:.2f}%" if is_percent(name) else f"{value:.4f}"
+        text = f"{100 * value:.2f}%" if is_percent(name, score, percent) else f"{value:.4f}"
         shown.append(f"{printable(name).replace('_', ' ')} {text}")
     return "  ".join(shown)
 

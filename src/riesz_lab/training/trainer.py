@@ -105,6 +105,7 @@ def train(
         resume(session)
         if session.is_main:
             trial.add_session(environment.describe(fabric.device.type, context.world))
+        show.score, show.percent = session.task.score, session.task.percent
         images_per_step = len(session.task.train) / session.task.steps_per_epoch
         show.start(step=session.state.step, total=session.steps, images_per_step=images_per_step)
         result = _finish(session, log, Loop(session, log, save_every, stop).run())

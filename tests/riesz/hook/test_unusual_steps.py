@@ -57,6 +57,21 @@ def test_a_closure_evaluated_twice_without_new_gradients_directs_once():
     assert directed(weight) == 1
 
 
+@pytest.mark.parametrize("recording", [False, True])
+def test_a_gradient_that_a_closure_computes_once_is_directed_once_however_often_others_are(recording):
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.Conv2d(4, 4, 3, bias=False))
+    weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: [closure() for _ in range(4)]), model)
+    attachment_of(optimizer).recording = recording
+    other = model[1].weight
+
+    def closure():
+        other.grad = torch.ones_like(other)
+
+    optimizer.step(closure)
+    assert directed(weight) == directed(other) == 1
+    assert {one.name for one in attachment_of(optimizer).diagnostics()} == {"0.weight", "1.weight"}
+
+
 def test_a_closure_that_computes_anew_is_directed_anew():
     weight, optimizer = attached(lambda p: Plain(p, lambda self, closure: (closure(), closure())))
 
@@ -237,14 +252,15 @@ def test_a_schedule_that_remembers_resumes_with_its_metric_and_its_count():
     assert resumed.step == 0
 
 
-def test_a_step_that_only_creates_state_is_not_counted():
+@pytest.mark.parametrize("zero", [0, 0.0, torch.tensor(0.0)], ids=["int", "float", "tensor"])
+def test_a_step_that_only_creates_state_is_not_counted(zero):
     model = conv()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=zero)
     attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
     attachment.schedule(lambda step: {"lam": 1.0 + step})
     optimizer.step()
     assert attachment.step == 0
-    optimizer.param_groups[0]["lr"] = 0.1
+    optimizer.param_groups[0]["lr"] = zero + 0.1
     optimizer.step()
     assert (attachment.step, attachment.metric.lam) == (1, 1.0)
 

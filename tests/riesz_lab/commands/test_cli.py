@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,8 @@ from lab_helpers import write_idx
 from riesz_lab import cli
 from riesz_lab.commands import completion, demo
 from riesz_lab.errors import LabError
-from riesz_lab.recipes import RECIPES
+from riesz_lab.recipes import RECIPES, recipe
+from riesz_lab.store import Store
 from riesz_lab.sweeps import costs
 from sweep_helpers import short, write
 
@@ -100,12 +102,22 @@ def test_recipes_tell_their_cost(riesz):
     assert "853,018" in out
 
 
+def test_a_recipe_whose_model_has_no_known_size_is_listed(riesz, monkeypatch):
+    monkeypatch.setitem(RECIPES, "another", lambda: replace(recipe("demo"), recipe="another", model="resnet32"))
+    status, out, err = riesz("recipes")
+    assert status == 0, err
+    assert re.search(r"^another .* resnet32 +\? .* \?$", out, re.MULTILINE)
+
+
 def test_recipes_and_the_dry_run_agree_on_costs(riesz, tmp_path):
     (tmp_path / "at_recipe.py").write_text(
         "from riesz_lab.recipes import recipe\nfrom riesz_lab.sweeps import Arm, Sweep\n"
         "def sweep():\n    arms = (Arm('SGD', recipe('demo')),)\n"
         "    return Sweep(name='x', about='y', reproduces='', arms=arms, trials=1)\n"
     )
+    assert riesz("sweep", "at_recipe.py:sweep", "--help")[1].count("In the paper") == 0
+    asked = riesz("sweep", "controls", "--help")[1]
+    assert "(permuted)? In the paper: " in " ".join(re.sub("[│╭╮╰╯─]", " ", asked).split())
     listed = riesz("recipes")[1]
     cost = re.search(r"^demo .*?(\d+ s)$", listed, re.MULTILINE)[1]
     planned = riesz("sweep", "at_recipe.py:sweep", "--dry-run")[1]
@@ -283,15 +295,11 @@ def test_without_the_extra_the_command_says_how_to_install_it(riesz, monkeypatch
 
 
 def test_demo_prints_a_table_and_where_it_is_stored(riesz, monkeypatch, tmp_path):
-    from dataclasses import replace
-
-    from riesz_lab import recipes
-
-    small = replace(recipes.recipe("demo"), train_limit=100, test_limit=50, epochs=1)
+    small = replace(recipe("demo"), train_limit=100, test_limit=50, epochs=1)
     monkeypatch.setattr(demo, "recipe", lambda name: small)
     status, out, _ = riesz("demo", "--seeds", "3")
     assert status == 0
-    assert "9 trials: 3 methods, 3 seeds each; 0 stored before" in out
+    assert "demo: 9 trials, 0 complete, 0 to be continued, 9 new, 0 failed before" in out
     assert all(method in out for method in ("SGD", *demo.METRICS))
     assert "3 pairs" in out
     assert f"Stored: {tmp_path / 'runs' / 'demo'}" in out
@@ -299,4 +307,23 @@ def test_demo_prints_a_table_and_where_it_is_stored(riesz, monkeypatch, tmp_path
         "<h1>Does a metric help a small CNN on 1,000 digits?</h1>"
         in (tmp_path / "runs" / "demo" / "report.html").read_text()
     )
-    assert "3 trials: 3 methods, 1 seed each; 3 stored before" in riesz("demo", "--seeds", "1")[1]
+    assert "demo: 3 trials, 3 complete" in riesz("demo", "--seeds", "1")[1]
+
+
+def test_demo_says_what_failed_and_trains_it_again(riesz, monkeypatch, tmp_path):
+    small = replace(recipe("demo"), train_limit=100, test_limit=50, epochs=1)
+    monkeypatch.setattr(demo, "recipe", lambda name: small)
+    assert riesz("demo", "--seeds", "1")[0] == 0
+    one, other = (trial for trial in Store(tmp_path / "runs").trials if trial.config.metric != "identity")
+    (one.path / "result.json").unlink()
+    (one.path / "history.jsonl").unlink()
+    (one.path / "history.jsonl").mkdir()  # cannot be written to
+    (other.path / "result.json").write_text("{")
+    status, out, _ = riesz("demo", "--seeds", "1")
+    assert status == 1
+    assert "set aside: " in out
+    assert "1 failed; try them again with the same command:" in out
+    (one.path / "history.jsonl").rmdir()
+    status, out, _ = riesz("demo", "--seeds", "1")
+    assert status == 0
+    assert "0 failed before" in out

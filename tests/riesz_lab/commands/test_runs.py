@@ -67,7 +67,7 @@ def test_list_each_with_conditions(riesz, runs):
         (("list", "--where", "failed"), "expected name=value"),
         (("lits",), "did you mean 'list'"),
         (("compare", "000", "111"), "group '000' is not known"),
-        (("remove",), "which trials?"),
+        (("remove",), "expected --where NAME=VALUE or --broken, got neither"),
         (("export", "table.xlsx"), "ends in .csv or .parquet"),
         (("list", "--runs", "nowhere"), "there is no folder nowhere"),
     ],
@@ -129,6 +129,13 @@ def test_a_setting_that_is_a_name_or_a_number_can_be_exported(riesz, tmp_path):
     write(folder, replace(short(), direction=0), 0.5)
     write(folder, replace(short(), direction="input"), 0.5)
     assert riesz("runs", "export", "trials.parquet")[0] == 0
+
+
+def test_no_cell_of_an_exported_table_is_a_formula(riesz, tmp_path):
+    write(tmp_path / "runs", replace(short(), model="=HYPERLINK(1)"), 0.5)
+    assert riesz("runs", "export", "trials.csv")[0] == 0
+    (row,) = csv.DictReader((tmp_path / "trials.csv").read_text().splitlines())
+    assert row["model"] == "'=HYPERLINK(1)"
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])

@@ -11,7 +11,10 @@ import riesz
 import riesz_lab
 from riesz_lab import cli
 from riesz_lab.comparison.function import inspect_function
+from riesz_lab.comparison.wording import attach_line
+from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.statistics import adjusted
 from riesz_lab.store import Store
 
 
@@ -29,11 +32,68 @@ def one_collapses(attach, seed):
 def test_a_collapsed_seed_is_named_with_the_result_without_it_beside(tmp_path):
     answer = riesz_lab.compare(one_collapses, metrics=["sobolev-tilde"], score="accuracy", runs=tmp_path)
     text = answer.text
-    assert "Look at plain, seed 3: it scored 10.30%, the other seeds 80." in text
-    assert text.index("Undecided on SobolevTilde after 5 pairs") < text.index("Look at plain")
+    assert "Outlier: plain, seed 3 scored 10.30%, the other seeds 80." in text
+    assert text.index("Undecided on SobolevTilde after 5 pairs") < text.index("Outlier: plain")
     assert "Without such trials, SobolevTilde:" in text
     assert answer.comparisons["SobolevTilde"].n == 5
     assert answer.without_outliers["SobolevTilde"].n == 4
+
+
+def test_the_result_without_outliers_is_corrected_like_the_answer(tmp_path):
+    metrics = ["sobolev-tilde", "reweighted-l2"]
+    answer = riesz_lab.compare(one_collapses, metrics=metrics, score="accuracy", runs=tmp_path)
+    without = answer.without_outliers
+    assert without.keys() == answer.comparisons.keys()
+    assert [each.p_holm for each in without.values()] == adjusted([each.p for each in without.values()])
+    assert all("after Holm for 2" in each.sentence for each in without.values())
+
+
+def test_the_line_of_code_attaches_as_the_arm_did():
+    config = Config(metric="reweighted-l2", layers="all", direction="input", control="norm")
+    model = nn.Linear(4, 4)
+    names = {"riesz": riesz, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), "model": model}
+    shown = repr(eval(attach_line(config), names))
+    assert "direction='input', control='norm', 2 of 2 parameters" in shown
+
+
+def small_gain(attach, seed):
+    directed = isinstance(start(attach)[2], riesz.Attachment)
+    return 0.8 + 0.001 * directed + 0.0001 * torch.rand(()).item() * (1 + directed)
+
+
+def test_a_gain_within_the_margin_is_no_advice(tmp_path):
+    answer = riesz_lab.compare(small_gain, metrics=["sobolev-tilde"], score="accuracy", margin=0.01, runs=tmp_path)
+    assert answer.comparisons["SobolevTilde"].verdict == "better"
+    assert answer.answers[0].startswith("SobolevTilde helps, but by less than 1.00 points: +0.1")
+    assert answer.next_steps == ["Next: nothing to change; keep the plain optimizer."]
+    answer = riesz_lab.compare(small_gain, metrics=["sobolev-tilde"], score="accuracy", margin=0.0001, runs=tmp_path)
+    assert answer.answers[0].startswith("SobolevTilde helps: +0.1")
+    assert answer.next_steps[0].startswith("Next: riesz.attach(")
+
+
+def test_an_equivalence_whose_interval_passes_the_margin_says_what_it_rests_on(tmp_path):
+    """Two one-sided tests at 5% are a 90% interval within the margin; the 95% interval may be wider."""
+    values = {0: -0.4, 1: 0.5, 2: 0.1, 3: -0.2, 4: 0.3}
+
+    def train(attach, seed):
+        return values[seed] * isinstance(start(attach)[2], riesz.Attachment)
+
+    interval = (-0.393, 0.513)
+    for margin, expected in ((0.45, True), (0.8, False)):
+        answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], margin=margin, runs=tmp_path)
+        assert answer.comparisons["SobolevTilde"].interval == pytest.approx(interval, abs=1e-3)
+        assert answer.answers[0].startswith(f"SobolevTilde makes no difference larger than {margin:.2f}: +0.06 (95%")
+        assert (" of two one-sided tests, 5 pairs." in answer.answers[0]) is expected
+
+
+@pytest.mark.parametrize(("other", "named"), [(0.103, [3]), (0.79, [])])
+def test_a_collapsed_seed_among_equal_scores_is_named(other, named, tmp_path):
+    def train(attach, seed):
+        directed = isinstance(start(attach)[2], riesz.Attachment)
+        return other if seed == 3 and not directed else 0.8
+
+    answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], score="accuracy", runs=tmp_path)
+    assert [outlier.seed for outlier in answer.outliers] == named
 
 
 def test_usual_spread_names_nobody(tmp_path):
@@ -96,7 +156,40 @@ def yields():
     yield 0.5
 
 
-WITHOUT_LOOP = [returns_a_number, returns_a_sum, returns_a_call, returns_scores, returns_a_pair, yields]
+def returns_a_name():
+    print("training")
+    right, total = 3, 4
+    score = 0.0
+    score += right / total
+    return score
+
+
+def fit(lr):
+    print("training")
+    for _ in range(3):
+        accuracy = torch.rand(()).item()
+    return accuracy
+
+
+def returns_what_another_returns():
+    return fit(0.1)
+
+
+def returns_what_it_was_told():
+    best = fit(lr=0.5)
+    return best
+
+
+def calls_another():
+    fit(0.1)
+
+
+returns_a_lambdas_number = lambda: fit(0.1)  # noqa: E731
+
+WITHOUT_LOOP = [
+    returns_a_number, returns_a_sum, returns_a_call, returns_scores, returns_a_pair, yields, returns_a_name,
+    returns_what_another_returns, returns_what_it_was_told, calls_another, returns_a_lambdas_number,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", [loop_without_arguments, returns_nothing, *WITHOUT_LOOP])
@@ -168,8 +261,47 @@ def build_with_functions_inside() -> "tuple[nn.Module, object, object]":
     return (*build()[:2], loss)
 
 
-def test_functions_inside_a_build_are_not_taken_for_it():
-    assert not inspect_function(build_with_functions_inside).trains
+def build_by_name():
+    parts = build()
+    parts = (*parts[:2], nn.functional.cross_entropy)
+    return parts
+
+
+def build_by_a_loop():
+    model, data, loss = build()
+    made = 0
+    for made in [(model, data, loss)]:
+        print(made)
+    return made
+
+
+def build_of_sums():
+    first = (nn.Conv2d(1, 1, 1), ([], []))
+    return first + (nn.functional.cross_entropy,)  # noqa: RUF005 - as people write it
+
+
+def build_with_a_pretrained_part():
+    fit(0.1)
+    return build()
+
+
+def build_by_calling():
+    return build_by_name()
+
+
+def build_again():
+    return build_again()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        build_with_functions_inside, build_by_name, build_by_a_loop, build_of_sums, build_with_a_pretrained_part,
+        build_by_calling, build_again, lambda: build(),
+    ],
+)  # fmt: skip
+def test_a_build_is_not_taken_for_a_loop(function):
+    assert not inspect_function(function).trains
 
 
 def test_the_rate_of_a_build_is_named(tmp_path):
@@ -182,7 +314,8 @@ def test_the_device_is_that_of_the_model(tmp_path):
     def train(attach, seed):
         start(attach)
         # A second model on another device, as far as this machine has one.
-        attach(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1), nn.Conv2d(1, 4, 3, device="meta"))
+        elsewhere = nn.Conv2d(1, 4, 3, device="meta")
+        attach(torch.optim.SGD(elsewhere.parameters(), lr=0.1), elsewhere)
         return torch.rand(())
 
     # Weights on "meta" cannot be stored: the trial fails there, after its environment is known.

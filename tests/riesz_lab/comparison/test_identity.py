@@ -1,10 +1,14 @@
 """Stored scores are used for the function that gave them, and for no other."""
 
 import functools
+import importlib
 import subprocess
 import sys
 import textwrap
+import types
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +22,21 @@ from riesz_lab.utils.importing import load_object
 
 def train(attach, seed, width=8):
     return width
+
+
+class Shape(NamedTuple):
+    width: int
+
+
+def objects(entry):
+    array = np.empty(1, dtype=object)
+    array[0] = entry
+    return array
+
+
+def staged(repeated):
+    stages = [[0.1], [0.5]]
+    return functools.partial(train, width=[*stages, stages[repeated]])
 
 
 def closure(width):
@@ -48,6 +67,14 @@ class Trainer:
         lambda width: functools.partial(train, width=width),
         closure,
         lambda width: closure(torch.full((3,), float(width))),
+        lambda width: closure(torch.tensor(1 + width * 1e-12, dtype=torch.float64)),
+        lambda width: closure(torch.tensor(width * 1j)),
+        lambda width: closure(torch.tensor(width * 1j).conj()),
+        lambda width: closure(torch.tensor(2**40 + width)),
+        lambda width: closure(torch.tensor([float(width)], dtype=torch.bfloat16)),
+        lambda width: closure(objects([width])),
+        lambda width: closure(Shape(width)),
+        lambda width: staged(width % 2),
         lambda width: closure({"width": [width, {"a": {width}}]}),
         lambda width: closure(closure(width)),
         lambda width: closure(functools.partial(train, width=width)),
@@ -102,15 +129,83 @@ def test_every_local_module_that_is_reached_counts(tmp_path, monkeypatch):
     assert found() == first
 
 
+def typed(source):
+    """The identity of `train` in a session without files."""
+    namespace = {"__name__": "no_module", "torch": torch}
+    exec(textwrap.dedent(source), namespace)
+    return identity(namespace["train"])
+
+
+USES_NET = "\ndef train(attach, seed): return Net"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("def train(attach, seed): return torch.optim.SGD", "def train(attach, seed): return torch.optim.Adam"),
+        ("def train(attach, seed, width=8): pass", "def train(attach, seed, width=9): pass"),
+        ("import math as m\ndef train(attach, seed): m", "import cmath as m\ndef train(attach, seed): m"),
+        ("class Net: width = 8" + USES_NET, "class Net: width = 16" + USES_NET),
+        ("class Net(list): pass" + USES_NET, "class Net(tuple): pass" + USES_NET),
+        *(
+            (f"class Net:\n {kind}\n def f(self): return {{}}{USES_NET}".format(1),
+             f"class Net:\n {kind}\n def f(self): return {{}}{USES_NET}".format(2))
+            for kind in ("", "@staticmethod", "@classmethod", "@property")
+        ),
+        ("class Net:\n @staticmethod\n def f(): pass" + USES_NET, "class Net:\n def f(): pass" + USES_NET),
+    ],
+)  # fmt: skip
+def test_functions_typed_at_a_prompt_are_told_apart(first, second):
+    assert typed(first) == typed(first)
+    assert typed(first) != typed(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (torch.tensor(1.0, dtype=torch.float64), torch.tensor(1.0 + 1e-12, dtype=torch.float64)),
+        (torch.tensor(2**40), torch.tensor(2**40 + 1)),
+        (torch.tensor(1j), torch.tensor(2j)),
+        (torch.tensor(1.0, dtype=torch.bfloat16), torch.tensor(1.0078125, dtype=torch.bfloat16)),
+    ],
+)
+def test_tensors_are_compared_exactly(first, second):
+    assert identity(closure(first)) == identity(closure(first.clone()))
+    assert identity(closure(first)) != identity(closure(second))
+
+
+def test_which_object_is_met_again_counts():
+    one, other = [1], [2]
+    assert identity(closure((one, other, one))) != identity(closure((one, other, other)))
+
+
+def test_own_files_count_for_a_function_typed_at_a_prompt(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "typed_helper.py").write_text("class Net: width = 8\n")
+    import typed_helper  # noqa: F401
+
+    sources = [
+        "import typed_helper\ndef train(attach, seed): return typed_helper.Net",
+        "from typed_helper import Net\ndef train(attach, seed): return Net",
+        "from typed_helper import Net\nnet = Net()\ndef train(attach, seed): return net",
+    ]
+    before = [typed(source) for source in sources]
+    assert before == [typed(source) for source in sources]
+    (tmp_path / "typed_helper.py").write_text("class Net: width = 16\n")
+    assert not set(before) & {typed(source) for source in sources}
+
+
 def test_a_function_typed_at_a_prompt_is_what_it_uses():
-    """In another process too: no address in memory is part of it."""
+    """In another process too: no address in memory is part of it, nor the order of a set."""
     source = textwrap.dedent(
         """
         namespace = {}
         exec('''
         size = %d
         def helper(x): return [y + %d for y in x]
-        def train(attach, seed): return sorted(helper([seed]), key=lambda v: v + size)
+        class Net:
+            names = {"a", "b", "c"}
+        def train(attach, seed): return Net, seed in {"a", "b", "c"}, sorted(helper([seed]), key=lambda v: v + size)
         ''', namespace)
         from riesz_lab.comparison.function import inspect_function
         print(inspect_function(namespace["train"]).identity)
@@ -122,6 +217,91 @@ def test_a_function_typed_at_a_prompt_is_what_it_uses():
     ]
     assert runs[0] == runs[1]
     assert len(set(runs)) == 3
+
+
+TYPED = """
+import torch
+from dataclasses import dataclass
+def helper(x, by=1): return x.sin() in {"a", "b"}
+@dataclass
+class Net:
+    size: int = 1
+    scale = 3
+    @property
+    def width(self): return 10
+    @staticmethod
+    def depth(): return 20
+net = Net()
+def train(attach, seed, lr=0.5):
+    return torch.optim.SGD(helper(net), lr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("SGD", "Adam"),
+        ("sin", "cos"),
+        ("lr=0.5", "lr=0.1"),
+        ("by=1", "by=2"),
+        ("scale = 3", "scale = 4"),
+        ("return 10", "return 11"),
+        ("return 20", "return 21"),
+        ("Net()", "Net(2)"),
+        ('"a"', '"c"'),
+    ],
+)
+def test_a_change_at_a_prompt_is_another_function(old, new):
+    def typed(source):
+        module = types.ModuleType("typed_at_a_prompt")
+        sys.modules[module.__name__] = module
+        exec(source, vars(module))
+        found = identity(module.train)
+        del sys.modules[module.__name__]
+        return found
+
+    assert TYPED.count(old) == 1
+    assert typed(TYPED) == typed(TYPED)
+    assert typed(TYPED) != typed(TYPED.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda loop, net: functools.partial(loop.train, model=net.Net),
+        lambda loop, net: functools.partial(loop.train, model=[net.Net()]),
+        lambda loop, net: functools.partial(loop.train, model={"net": types.SimpleNamespace(inner=net.Net())}),
+        lambda loop, net: functools.partial(loop.train, model=net),
+        lambda loop, net: net.Net().train,
+        lambda loop, net: net.Net(),
+        lambda loop, net: at_a_prompt(net),
+    ],
+    ids=["class", "instance", "held", "module", "method", "call", "prompt"],
+)
+def test_the_files_of_what_a_function_is_given_count(reach, tmp_path, monkeypatch):
+    """The loop does not import them: they reach it as arguments, or as subclasses."""
+    source = "from given_loop import Base\nclass Net(Base):\n    scale = 1\n"
+    (tmp_path / "given_loop.py").write_text(
+        "def train(attach, seed, model): pass\n"
+        "class Base:\n    def train(self, attach, seed): pass\n    def __call__(self, attach, seed): pass\n"
+    )
+    (tmp_path / "given_net.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules = [importlib.import_module(name) for name in ("given_loop", "given_net")]
+    try:
+        first = identity(reach(*modules))
+        assert identity(reach(*modules)) == first
+        (tmp_path / "given_net.py").write_text(source.replace("1", "2"))
+        assert identity(reach(*modules)) != first
+    finally:
+        for module in modules:
+            del sys.modules[module.__name__]
+
+
+def at_a_prompt(net):
+    namespace = {"net": net}
+    exec("def train(attach, seed): return net.Net()", namespace)
+    return namespace["train"]
 
 
 SCRIPT = """

@@ -33,6 +33,8 @@ NAN = "def train(attach, seed):\n    return float('nan') if start(attach) else t
 NAN_EVERYWHERE = TUNABLE.replace("'held_out': 0.5", "'held_out': float('nan')")
 EXIT_ON_IMPORT = "raise SystemExit(0)\n"
 PARTIAL = PLAIN.replace("train", "inner") + "import functools\ntrain = functools.partial(inner, lr=0.2)\n"
+LINEAR = PLAIN.replace("start(attach, lr)", "m = nn.Linear(4, 4); attach(torch.optim.SGD(m.parameters(), lr=lr), m)")
+NAN_ASIDE = TUNABLE.replace("    return", "    attach.log(f1=float('nan'), loss=1.0)\n    return")
 NEVER_ENDS = PLAIN.replace("torch.rand(())", "{'score': torch.rand(()), 'held_out': lr}")
 
 REFUSED = {
@@ -46,20 +48,34 @@ REFUSED = {
     "output that is a folder": (PLAIN, ["-o", "taken.html"], "output: expected a file that can be written"),
     "no function named": (PLAIN, None, r"expected FILE.py:FUNCTION.*its functions: start.*train\(attach, seed, lr=0.1"),
     "exit on import": (EXIT_ON_IMPORT, [], r"does nothing when it is imported.*SystemExit\(0\)"),
+    "mistake in the syntax": ("def train(attach, seed)\n", [], r"cannot be imported: SyntaxError: .*\(mine.py, line"),
+    "error on import": ("{}['images']\n", [], r"cannot be imported: KeyError: 'images' \(.*mine.py, line \d+\)"),
+    "layers of no kind": (PLAIN, ["--set", "layers=every"], "layers: expected 'conv', 'all', got 'every'"),
     "runs is a file": (PLAIN, ["--runs", "mine.py"], "mine.py"),
     "workers for a partial": (PARTIAL, ["--workers", "2"], "workers: expected 1.*is a partial"),
     "no workers": (PLAIN, ["--workers", "0"], "workers: expected 1 or more, got 0"),
     "margin of no size": (PLAIN, ["--margin", "half"], "margin: expected a number above 0"),
+    "margin of 100 points": (
+        PLAIN,
+        ["--score", "accuracy", "--margin", "1"],
+        "expected less than 1.*one point is 0.01",
+    ),
     "plan and until sure": (PLAIN, ["--plan", "--until-sure"], "expected until_sure or plan, got both"),
 }
 ENDED = {
     "score of the wrong type": (TEXT_SCORE, [], "score: expected a number, got 'good'", 0),
+    "nothing to direct": (LINEAR, [], "nothing to direct.*In a comparison: --set layers=all", 0),
     "score of several numbers": (VECTOR_SCORE, [], "score: expected a number, got tensor", 0),
     "no held-out score": (PLAIN, ["--tune", "lr"], "returned no held-out score.*never chosen on the test score", 0),
     "same for all seeds": (SAME, [], r"give the same weights and scores.*line \d+: torch.manual_seed\(0\)", 3),
     "crash in one arm": (CRASH, [], r"failed with metric sobolev-tilde.*seed 1: ValueError: no luck.*are kept", 3),
     "exit in one arm": (EXIT, [], r"failed with metric sobolev-tilde.*seed 1: SystemExit: 3.*are kept", 3),
-    "divergence everywhere": (NAN_EVERYWHERE, ["--tune", "lr", "--tune-seeds", "1"], "diverged at every point", 10),
+    "divergence everywhere": (
+        NAN_EVERYWHERE,
+        ["--tune", "lr", "--tune-seeds", "1"],
+        "at every point.*: lr=0.025; lr=",
+        10,
+    ),
 }
 
 
@@ -108,7 +124,7 @@ def test_ended_with_a_reason_and_nothing_lost(mistake, compare, tmp_path):
 def test_an_arm_that_diverges_is_named_and_nothing_is_claimed(compare):
     status, out, _ = compare(NAN, [])
     assert status == 0
-    assert "Look at SobolevTilde: it diverged with seed 0, 1, 2." in out
+    assert "Diverged: SobolevTilde, seed 0, 1, 2." in out
     assert "SobolevTilde helps" not in out
 
 
@@ -116,6 +132,19 @@ def test_a_best_value_that_stays_at_the_edge_ends_at_the_bound_and_says_so(compa
     status, out, _ = compare(NEVER_ENDS, ["--tune", "lr", "--set", "lr=1,2", "--tune-seeds", "1"])
     assert status == 0
     assert "lies at the edge of the grid, which was extended by 4 values" in out
+
+
+def test_layers_of_a_users_loop_are_a_setting(compare, tmp_path):
+    status, out, _ = compare(LINEAR.replace("torch.rand(())", "m.weight.sum() + seed"), ["--set", "layers=all"])
+    assert status == 0
+    assert "SobolevTilde, output, all layers changes nothing" in out
+    assert len(stored(tmp_path)) == 6
+
+
+def test_a_figure_that_is_no_number_is_not_taken_for_divergence(compare):
+    status, out, _ = compare(NAN_ASIDE, ["--tune", "lr", "--tune-seeds", "1"])
+    assert status == 0
+    assert "diverged" not in out
 
 
 def test_a_crash_in_a_worker_is_named_and_the_rest_is_kept(compare, tmp_path):

@@ -154,6 +154,22 @@ def test_a_killed_driver_loses_no_complete_trial(script):
     assert len(list(script.glob("runs/*/*/result.json"))) == 8
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interrupted_comparison_says_that_trials_are_kept(workers, script):
+    command = [sys.executable, "-m", "riesz_lab", "compare", "mine.py:slow", "--metrics", "sobolev-tilde"]
+    command += ["--seeds", "20", "--workers", workers, "--threads", "1", "-o", "a.csv"]
+    stopped = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    while not list(script.glob("runs/*/*/result.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(stopped.pid, signal.SIGINT)
+    _, err = stopped.communicate()
+    assert stopped.returncode in (130, 143)
+    assert err == "riesz: stopped. Complete trials are kept: run the same again to continue\n"
+    assert list(script.glob("runs/*/*/result.json"))
+
+
 def test_the_live_table_draws_every_interval():
     shown = LiveDisplay()
     try:

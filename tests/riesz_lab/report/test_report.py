@@ -143,7 +143,7 @@ def test_partial_sweep_renders_and_says_what_is_missing(tmp_path):
     store_sweep(tmp_path, "directions-mini", trials=2, only=4)
     written = page.html(report.build(report.read(tmp_path), tmp_path))
     assert "Run: riesz sweep directions-mini" in written
-    assert "2 pairs are too few" in written
+    assert "2 pairs are too few; at least 3 are needed" in written
     assert "Figure 9: Image synthesis, FID by epoch. It needs riesz sweep spade-mini" in written
 
 

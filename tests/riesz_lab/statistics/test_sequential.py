@@ -138,7 +138,7 @@ def test_looking_after_every_pair_keeps_the_error_rate_in_full():
         ([0.01, 0.011, 0.009, 0.01, 0.0105], {}, "no difference"),  # real, and too small to matter
         ([1.0, -1.0, 0.5, 0.2, 0.9], {}, "undecided"),
         ([1.0, 1.1], {}, "undecided"),
-        ([1.0, 1.0, 1.0, 1.0], {}, "undecided"),  # no spread to judge by
+        ([1.0, 1.0, 1.0, 1.0], {}, "undecided"),  # no spread
         ([0.0, 0.0, 0.0], {}, "no difference"),
         ([0.0, 0.0], {}, "undecided"),
         ([1e-12, -1e-12, 0.0], {"rounding": 1e-11}, "no difference"),
@@ -173,6 +173,26 @@ def test_hopeless_arms_are_named_and_promising_ones_are_not():
     assert not sequential(noise + 0.1, margin=0.05).hopeless(2000)
     assert not sequential(noise + 0.9, margin=0.05).hopeless(12)
     assert not sequential(noise, margin=1.2).hopeless(12)  # equivalence is within reach
+
+
+def test_an_arm_that_failures_forbid_to_conclude_on_is_hopeless():
+    gains = [1.0, 1.1, 0.9, 1.0, 1.05]
+    # Better, if not for the pair in which it diverged; only "worse" may be claimed, and that is far away.
+    assert sequential(gains, margin=0.2, diverged=(0, 1)).hopeless(50, 6)
+    assert sequential([-each for each in gains], margin=0.2, diverged=(1, 0)).hopeless(50, 6)
+    assert (
+        sequential([-each for each in gains], margin=0.2, diverged=(1, 0), higher_is_better=False).conclusion
+        == "better"
+    )
+    # Undecided so far, and what may be claimed is within reach.
+    noise = [-2.0, 1.0, -1.0, 0.5, -1.5]
+    assert not sequential(noise, margin=0.2, diverged=(0, 1)).hopeless(50, 6)
+    assert sequential([-each for each in noise], margin=0.2, diverged=(0, 1)).hopeless(8, 6)
+
+
+@pytest.mark.parametrize(("run", "hopeless"), [(4, False), (5, True)])
+def test_an_arm_that_always_diverges_is_hopeless(run, hopeless):
+    assert sequential([], margin=0.2, diverged=(0, run)).hopeless(50, run) is hopeless
 
 
 def test_stopping_hopeless_arms_loses_few_that_would_have_been_decided():

@@ -172,7 +172,7 @@ def test_workers_train_the_same_bits_as_one_process_and_a_stopped_sweep_continue
     status, out, err = riesz(*command[3:])
     assert status == 0, err
     assert "6 trials" in out
-    assert "no claim: 2 pairs are too few" in out
+    assert "no claim: 2 pairs are too few; at least 3 are needed" in out
     for config in six().all_configs():
         plain = train(config, runs=tmp_path / "plain", data=data(), hardware=Hardware(accelerator="cpu"))
         assert outcome_bytes(plain.path) == outcome_bytes(Trial(tmp_path / "sweep", config).path)

@@ -138,7 +138,7 @@ def test_settings_of_several_processes_are_checked(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert (parallel.processes_here(1), parallel.machines()) == (2, 2)
-    with pytest.raises(ConfigError, match="devices: expected none or 2, as torchrun started, got 3"):
+    with pytest.raises(ConfigError, match="devices: expected 1 or the 2 processes per machine that torchrun"):
         Hardware(accelerator="cpu", devices=3).check(small_config())
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import resource
 
 import pytest
@@ -18,6 +19,7 @@ from riesz_lab.store.trial import Trial
 from riesz_lab.tasks import Classification, Context, optimizers
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.progress import format_scores
 from riesz_lab.training.trainer import train
 
 CPU = Hardware(accelerator="cpu")
@@ -236,6 +238,13 @@ def test_progress_in_plain_lines_tells_loss_speed_and_time_left(tmp_path, capsys
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert all(word in lines[0] for word in ("title", "train loss", "test accuracy", "images/s", "left"))
+
+
+def test_the_task_says_whether_its_score_is_printed_in_percent(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Classification, "percent", False)
+    result = run(tmp_path, small_config(epochs=1), show=progress.Plain("title")).result
+    assert re.search(r"test accuracy 0\.\d{4} ", capsys.readouterr().out)
+    assert re.search(r"test accuracy 0\.\d{4}$", format_scores(result.last, result.score, result.percent))
 
 
 def test_live_progress_ends_clean(tmp_path):

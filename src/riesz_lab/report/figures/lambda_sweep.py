@@ -1,7 +1,5 @@
 """Figure 7: how much of the metric, on MNIST and Fashion-MNIST."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable
 
@@ -45,7 +43,7 @@ def _points(table: Table) -> Points:
     plain: list[float] = []
     by_scale, by_lam = list(READINGS)[1:]
     for row in table.rows.values():
-        scores = [100 * score for score in row.scores.values() if score is not None]
+        scores = [100 * score for score in row.finite]
         if not scores:
             continue
         metric = riesz.metric(row.arm.config.metric)

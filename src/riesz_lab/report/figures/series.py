@@ -1,12 +1,10 @@
 """Series that several figures share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Array, Evidence, Methods
+from riesz_lab.report.evidence import Array, Evidence, Methods, score_of
 from riesz_lab.report.figure import Panel, Points, Series, series_around
 from riesz_lab.report.labels import color, score_label
 from riesz_lab.store.result import is_percent
@@ -35,7 +33,7 @@ def epoch_panels(evidence: Evidence, methods: Methods, keys: Sequence[str], pref
     panels = []
     styles = dashes(methods)
     for key in keys:
-        times, unit = (100.0, " in %") if is_percent(key) else (1.0, "")
+        times, unit = (100.0, " in %") if is_percent(key, *score_of(methods)) else (1.0, "")
         series = []
         for name, trials in methods.items():
             epochs, values_TE = evidence.curve(trials, key)

@@ -1,7 +1,5 @@
 """The display of a running sweep: a live table in a terminal, a line per trial elsewhere."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,8 +52,9 @@ class Lines(Watcher):
             return f"{name}: {remark}"
         assert trial is not None
         assert trial.result is not None
-        value = trial.result.value()
-        scores = trial.status if value is None else progress.format_scores({trial.result.score: value})
+        score, value = trial.result.score, trial.result.value()
+        shown = progress.format_scores({score: value}, score, trial.result.percent)
+        scores = trial.status if value is None else shown
         return f"{name}: {scores}  ({progress.clock(seconds)}, {self.left()} left)"
 
 
@@ -90,7 +89,7 @@ class Live(Lines):
     def close(self) -> None:
         self.screen.stop()
 
-    def _table(self) -> Table:
+    def _table(self) -> "Table":
         from rich.table import Table
         from rich.text import Text
 
