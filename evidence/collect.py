@@ -17,6 +17,8 @@ from riesz_lab.inspection import inspect
 from riesz_lab.store import Store, StoredTrial
 
 FILES = ("config.json", "result.json", "history.jsonl", "environment.json", "timing.jsonl", "updates.jsonl")
+SWEEPS_FILE = "sweeps.json"
+"""The sweeps of a trial, by which reports know how many comparisons to correct for; a later sweep may be added."""
 
 
 def collect(runs: Path, target: Path = TRIALS) -> list[Path]:
@@ -24,19 +26,26 @@ def collect(runs: Path, target: Path = TRIALS) -> list[Path]:
     added = []
     for trial in Store(runs).trials:
         goal = target / trial.path.parent.name / trial.path.name
-        if trial.result is None or goal.exists():
+        if trial.result is None:
+            continue
+        if goal.exists():
+            _copy(trial.path / SWEEPS_FILE, goal)
             continue
         part = goal.with_name(goal.name + ".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        for name in FILES:
-            if (trial.path / name).exists():
-                shutil.copyfile(trial.path / name, part / name)
+        for name in (*FILES, SWEEPS_FILE):
+            _copy(trial.path / name, part)
         if (trial.path / "weights.safetensors").exists():
             (part / "regularity.json").write_text(json.dumps(_regularity(trial), indent=1) + "\n")
         part.rename(goal)
         added.append(goal)
     return added
+
+
+def _copy(file: Path, folder: Path) -> None:
+    if file.exists():
+        shutil.copyfile(file, folder / file.name)
 
 
 def _regularity(trial: StoredTrial) -> list[dict[str, object]]:

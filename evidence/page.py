@@ -9,104 +9,57 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from evidence import sweeps
+from evidence import regularity, sweeps
+from evidence.claims import CLAIMS, NOT_TESTED, REGULARITY, Claim
 from riesz_lab.errors import ConfigError
-from riesz_lab.report.figure import Figure, Panel, Series
+from riesz_lab.report.figures.lambda_sweep import lambda_figure
+from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
+from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store
-from riesz_lab.sweeps import Row, Sweep, Table, results, tuning
+from riesz_lab.sweeps import Row, Table, costs, results, sweep, tuning
 
 ROOT = Path(__file__).parents[1]
 TRIALS = ROOT / "evidence" / "trials"
 DOCS = ROOT / "docs"
 
-SWEEPS: tuple[Callable[[], Sweep], ...] = (
-    sweeps.lambda_fashion,
-    sweeps.lambda_mnist,
-    sweeps.plain_sgd,
-    sweeps.plain_sgd_matched,
-    sweeps.regimes,
-)
+TUNING = tuning.Tuning(factors=sweeps.LR_FACTORS)
 
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim and the sweep that tests it.
-
-    Attributes:
-        claim: in one sentence.
-        tested: how the test differs from the paper's experiment.
-        sweep: what was run.
-    """
-
-    claim: str
-    tested: str
-    sweep: Callable[[], Sweep]
-
-
-CLAIMS = (
-    Claim(
-        "Both metrics improve accuracy over SGD for a wide range of lam, on Fashion-MNIST.",
-        "The paper's network, data, epochs and seeds; momentum 0.9 and weight decay 5e-4, which it does not print.",
-        sweeps.lambda_fashion,
-    ),
-    Claim(
-        "The same on MNIST.",
-        "As above.",
-        sweeps.lambda_mnist,
-    ),
-    Claim(
-        "The same on Fashion-MNIST, if the paper used plain SGD.",
-        "No momentum, no weight decay; 3 seeds.",
-        sweeps.plain_sgd,
-    ),
-    Claim(
-        "The gain comes from the metric and not from a longer step.",
-        "The same trials, each method against plain SGD whose step along the mean is as long.",
-        sweeps.plain_sgd_matched,
-    ),
-    Claim(
-        "Small batches gain most.",
-        "ResNet-20, 10,000 training images (JPEG copies), 12 epochs; the paper: ResNet-56, 50,000 images, 240 epochs.",
-        sweeps.regimes,
-    ),
-)
-
-NOT_TESTED = (
-    ("CIFAR-10, ResNet-56 and VGG-16, SGD, Adam and LS, 240 epochs", "table-cifar"),
-    ("PascalVOC segmentation", "voc"),
-    ("Cityscapes synthesis with SPADE", "spade"),
-)
+PICTURES = {"evidence-lambda-fashion": "evidence-lambda.svg", "evidence-regimes": "evidence-regimes.svg"}
+"""The figure of a sweep's section; that of lam has a panel for each dataset."""
 
 
 def tables(trials: Path = TRIALS) -> dict[str, Table]:
-    """The table of each sweep, by its name; the tuned one only when its rates are chosen."""
+    """The table of each claim's sweep, by its name; the tuned one at the rates that were chosen, once they are."""
     store = Store(trials)
-    by_name = {make().name: results(make(), store) for make in SWEEPS}
-    sweep = sweeps.tuned_fashion()
-    try:
-        chosen = tuning.choices(sweep, tuning.Tuning(factors=sweeps.LR_FACTORS), store)
-    except ConfigError:
-        return by_name
-    return by_name | {sweep.name: results(tuning.tuned(sweep, chosen), store)}
+    by_name = {}
+    for claim in CLAIMS:
+        asked = run = claim.sweep()
+        if claim.sweep is sweeps.tuned_fashion:
+            try:
+                run = tuning.tuned(asked, tuning.choices(asked, TUNING, store))
+            except ConfigError:  # its tuning trials are not complete
+                run = tuning.search(asked, TUNING)
+        by_name[asked.name] = results(run, store)
+    return by_name
 
 
 def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
     by_name = tables(trials)
-    pictures = {}
-    if figure := _lambda_figure([by_name["evidence-lambda-fashion"], by_name["evidence-lambda-mnist"]]):
-        pictures["evidence-lambda.svg"] = draw(figure, "svg")
-    if figure := _regime_figure(by_name["evidence-regimes"]):
-        pictures["evidence-regimes.svg"] = draw(figure, "svg")
+    lambdas = [by_name["evidence-lambda-fashion"], by_name["evidence-lambda-mnist"]]
+    figures = {
+        "evidence-lambda.svg": lambda_figure(lambdas),
+        "evidence-regimes.svg": regime_figure([by_name["evidence-regimes"]]),
+    }
+    pictures = {name: draw(figure, "svg") for name, figure in figures.items() if figure and figure.panels}
     return {"evidence.md": _page(by_name, trials, set(pictures)).encode(), **pictures}
 
 
 def _page(by_name: dict[str, Table], trials: Path, pictures: set[str]) -> str:
+    measured = regularity.by_method(trials)
     lines = [
         "# Evidence",
         "",
@@ -118,22 +71,27 @@ def _page(by_name: dict[str, Table], trials: Path, pictures: set[str]) -> str:
         "",
         "## Claims",
         "",
-        "| claim of the paper | what was run here | trials | verdicts |",
+        "Differences to SGD in points of test accuracy after the last epoch, with 95% intervals.",
+        "",
+        "| claim of the paper | what was run here | trials | verdict |",
         "| --- | --- | --- | --- |",
+        *(_claim(claim, by_name[claim.sweep().name]) for claim in CLAIMS),
+        _regularity(by_name, regularity.verdict(measured)),
+        "",
+        "## Results",
+        "",
     ]
-    for claim in CLAIMS:
-        table = by_name[claim.sweep().name]
-        lines.append(f"| {claim.claim} | {claim.tested} | {_progress(table)} | {_verdicts(table)} |")
-    lines += ["", "## Results", ""]
-    for table in by_name.values():
-        lines += _section(table, pictures)
-    lines += _regularity(trials)
+    for name, table in by_name.items():
+        lines += _section(name, table, pictures)
     lines += [
+        *regularity.section(measured),
         "## Not tested here",
         "",
-        "`riesz sweep NAME --dry-run` prints what each would cost on two cores and on a GPU.",
+        "| experiment | sweep | trials | on two cores | on one GPU |",
+        "| --- | --- | --- | --- | --- |",
+        *(_cost(what, name) for what, name in NOT_TESTED),
         "",
-        *(f"- {what}: `riesz sweep {name}`" for what, name in NOT_TESTED),
+        f"Estimates: {costs.MEASURED_ON}; GPU {costs.GPU_ASSUMED}.",
         "",
         "## Repeat it",
         "",
@@ -148,25 +106,24 @@ def _page(by_name: dict[str, Table], trials: Path, pictures: set[str]) -> str:
 def _summary(by_name: dict[str, Table], trials: Path) -> list[str]:
     """Five sentences."""
     planned = {config.id for table in by_name.values() for config in table.sweep.all_configs()}
-    complete = {
-        trial.config.id for table in by_name.values() for row in table.rows.values() for trial in row.trials.values()
-    }
-    decided = {name: table for name, table in by_name.items() if _is_complete(table)}
+    complete = {trial.config.id for trial in Store(trials).trials if trial.result is not None} & planned
+    decided = {name: table for name, table in by_name.items() if _is_decided(table)}
     verdicts = [c.verdict for table in decided.values() for c in table.comparisons.values()]
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)) or "none yet"
     fashion = [c for c in by_name["evidence-lambda-fashion"].comparisons.values() if c.n]
-    differences = [100 * c.difference for c in fashion]
     lead = "No pair of trials is complete yet."
+    on = "On" if "evidence-lambda-fashion" in decided else "A first look, not a verdict: on"
     if fashion:
+        differences, pairs = [100 * c.difference for c in fashion], [c.n for c in fashion]
         lead = (
-            "On Fashion-MNIST by the paper's protocol, the mean differences to SGD lie between"
+            f"{on} Fashion-MNIST by the paper's protocol, the mean differences to SGD lie between"
             f" {min(differences):+.2f} and {max(differences):+.2f} points"
-            f" ({min(c.n for c in fashion)} to {max(c.n for c in fashion)} pairs for each setting)."
+            f" ({min(pairs)} to {max(pairs)} pairs for each setting)."
         )
     hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
     return [
         f"{len(complete)} of {len(planned)} planned trials are complete, after {hours:.1f} hours of training.",
-        f"{len(decided)} of {len(SWEEPS) + 1} sweeps are complete; their verdicts: {counted}.",
+        f"{len(decided)} of {len(by_name)} sweeps are complete; their verdicts: {counted}.",
         lead,
         "Whether small batches gain most on CIFAR-10 is "
         + ("answered below." if "evidence-regimes" in decided else "not decided: its trials are not complete."),
@@ -178,21 +135,10 @@ def _count(table: Table) -> tuple[int, int]:
     return sum(len(row.scores) for row in table.rows.values()), sum(row.wanted for row in table.rows.values())
 
 
-def _is_complete(table: Table) -> bool:
+def _is_decided(table: Table) -> bool:
+    """Whether all trials are there; trials that tune compare nothing."""
     done, wanted = _count(table)
-    return done == wanted
-
-
-def _progress(table: Table) -> str:
-    done, wanted = _count(table)
-    return f"{done} of {wanted}"
-
-
-def _verdicts(table: Table) -> str:
-    verdicts = [comparison.verdict for comparison in table.comparisons.values()]
-    if not _is_complete(table):
-        return "not decided: trials are missing"
-    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+    return done == wanted and bool(table.comparisons)
 
 
 def _hours(timing: Path) -> float:
@@ -201,20 +147,38 @@ def _hours(timing: Path) -> float:
     return float(seconds) / 3600
 
 
-def _section(table: Table, pictures: set[str]) -> list[str]:
-    lines = [
-        f"### {table.sweep.name.removeprefix('evidence-')}",
-        "",
-        f"{table.sweep.about[0].upper()}{table.sweep.about[1:]}.",
-        "",
-    ]
-    picture = {"evidence-lambda-fashion": "evidence-lambda.svg", "evidence-regimes": "evidence-regimes.svg"}
-    if (name := picture.get(table.sweep.name)) in pictures:
-        lines += [f"![{table.sweep.about}]({name})", ""]
+def _claim(claim: Claim, table: Table) -> str:
+    done, wanted = _count(table)
+    verdict = "not decided: trials are missing"
+    if _is_decided(table):
+        verdict = "<br>".join(f"{label}: {_verdict(c)}" for label, c in table.comparisons.items())
+    return f"| {claim.claim} | {claim.tested} | {done} of {wanted} | {verdict} |"
+
+
+def _verdict(comparison: Comparison) -> str:
+    interval = f" ({_interval(comparison)})" if comparison.interval else ""
+    return ", ".join(filter(None, (comparison.verdict, _difference(comparison)))) + interval
+
+
+def _regularity(by_name: dict[str, Table], seen: str) -> str:
+    run = [by_name[make().name] for make in (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.regimes)]
+    done, wanted = map(sum, zip(*map(_count, run), strict=True))
+    look = "" if all(map(_is_decided, run)) else "not decided: trials are missing. A first look:<br>"
+    tested = "The trained weights of three sweeps above, against those of SGD with the same seed."
+    return f"| {REGULARITY} | {tested} | {done} of {wanted} | {look}{seen} |"
+
+
+def _section(name: str, table: Table, pictures: set[str]) -> list[str]:
+    about = table.sweep.about
+    lines = [f"### {name.removeprefix('evidence-')}", "", f"{about[0].upper()}{about[1:]}.", ""]
+    if not _count(table)[0]:
+        return [*lines, "No trial is complete yet.", ""]
+    if (picture := PICTURES.get(name)) in pictures:
+        lines += [f"![{about}]({picture})", ""]
     lines += ["| arm | trials | mean ± sd, % | difference | 95% interval |", "| --- | --- | --- | --- | --- |"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")
-    if not _is_complete(table):
+    if not _is_decided(table):
         lines += ["Trials are missing: what follows is a first look, not a verdict.", ""]
     lines += [f"- {sentence}" for sentence in table.sentences]
     return [*lines, ""]
@@ -224,103 +188,25 @@ def _row(row: Row) -> str:
     scores = [100 * score for score in row.scores.values() if score is not None]
     mean = f"{statistics.fmean(scores):.2f}" if scores else "-"
     spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
-    comparison = row.comparison
-    difference = interval = ""
-    if comparison is not None and comparison.n:
-        difference = f"{100 * comparison.difference:+.2f}"
-        if comparison.interval is not None:
-            interval = f"{100 * comparison.interval[0]:+.2f} to {100 * comparison.interval[1]:+.2f}"
+    difference = _difference(row.comparison) if row.comparison else ""
+    interval = _interval(row.comparison) if row.comparison else ""
     return f"| {row.arm.label} | {len(row.scores)}/{row.wanted} | {mean}{spread} | {difference} | {interval} |"
 
 
-def _regularity(trials: Path) -> list[str]:
-    """Order and level along the output channels, by method."""
-    by_method: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for file in sorted(trials.glob("*/*/regularity.json")):
-        config = json.loads((file.parent / "config.json").read_text())
-        for layer in json.loads(file.read_text()):
-            if layer["direction"] == "output":
-                by_method.setdefault((config["recipe"], config["metric"]), []).append(layer)
-    if not by_method:
-        return []
-    lines = [
-        "## Regularity of trained weights",
-        "",
-        "Along the output channels, over layers and seeds: *order* is the correlation of neighbouring filters beyond"
-        " that of all pairs, which a Sobolev metric assumes; *level* is the correlation of all pairs, which re-weighted"
-        " L2 assumes. In random order of the channels, order is zero on average; the last column counts layers in which"
-        " p < 0.05 against random orders (5% are expected by chance).",
-        "",
-        "| recipe | metric | layers | mean order | mean level | p < 0.05 |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for (recipe, metric), layers in by_method.items():
-        order, level = (statistics.fmean(layer[key] for layer in layers) for key in ("order", "level"))
-        small = sum(layer["p"] < 0.05 for layer in layers)
-        lines.append(f"| {recipe} | {metric} | {len(layers)} | {order:+.4f} | {level:+.4f} | {small} |")
-    return [*lines, ""]
+def _difference(comparison: Comparison) -> str:
+    return f"{100 * comparison.difference:+.2f}" if comparison.n else ""
 
 
-def _lambda_figure(tables: list[Table]) -> Figure | None:
-    panels = []
-    for table in tables:
-        series = []
-        for color, name in ((2, "ReweightedL2"), (1, "SobolevTilde")):
-            rows = [(0.0, next(iter(table.rows.values())))]
-            rows += [
-                (float(row.arm.label.split("lam = ")[1].split(",")[0]), row)
-                for row in table.rows.values()
-                if row.arm.label.startswith(name)
-            ]
-            points = [(lam, [100 * s for s in row.scores.values() if s is not None]) for lam, row in rows]
-            points = [(lam, scores) for lam, scores in points if scores]
-            means = [statistics.fmean(scores) for _, scores in points]
-            spreads = [statistics.stdev(scores) if len(scores) > 1 else 0.0 for _, scores in points]
-            series.append(
-                Series(
-                    name=name,
-                    x=[lam for lam, _ in points],
-                    y=means,
-                    low=[mean - spread for mean, spread in zip(means, spreads, strict=True)],
-                    high=[mean + spread for mean, spread in zip(means, spreads, strict=True)],
-                    color=color,
-                )
-            )
-        if any(len(line.x) for line in series):
-            title = table.sweep.name.removeprefix("evidence-lambda-")
-            panels.append(Panel(title=title, x="lam (0 is SGD)", y="test accuracy in %", series=series))
-    return Figure(name="lambda", title="Test accuracy by lam", panels=panels) if panels else None
+def _interval(comparison: Comparison) -> str:
+    if comparison.interval is None:
+        return ""
+    return f"{100 * comparison.interval[0]:+.2f} to {100 * comparison.interval[1]:+.2f}"
 
 
-def _regime_figure(table: Table) -> Figure | None:
-    """Difference to SGD at the same batch size and rate, a panel per batch size."""
-    panels = []
-    for size in ("b8", "b128"):
-        series = []
-        for color, name in ((2, "ReweightedL2"), (1, "SobolevTilde")):
-            rows = [
-                (row.arm.label.split(" lr ")[1].split()[0], row.comparison)
-                for row in table.rows.values()
-                if row.arm.label.startswith(f"{size} ") and name in row.arm.label
-            ]
-            known = [(f"lr {rate}", c) for rate, c in rows if c is not None and c.n and c.interval is not None]
-            series.append(
-                Series(
-                    name=name,
-                    x=[label for label, _ in known],
-                    y=[100 * c.difference for _, c in known],
-                    low=[100 * c.interval[0] for _, c in known if c.interval],
-                    high=[100 * c.interval[1] for _, c in known if c.interval],
-                    kind="points",
-                    color=color,
-                    dash=color,
-                )
-            )
-        if any(len(points.x) for points in series):
-            panels.append(
-                Panel(title=f"batch {size[1:]}", x="", y="difference to SGD, points", series=series, zero=True)
-            )
-    return Figure(name="regimes", title="Difference to SGD", panels=panels) if panels else None
+def _cost(what: str, name: str) -> str:
+    configs = sweep(name).all_configs()
+    cpu, gpu = (costs.format_sum([hours(c) for c in configs]) for hours in (costs.cpu_hours, costs.gpu_hours))
+    return f"| {what} | `{name}` | {len(configs)} | {cpu} | {gpu} |"
 
 
 def main(arguments: list[str]) -> int:

@@ -1,7 +1,5 @@
 """Tables for the terminal: plain text, so that they can be pasted and piped."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 

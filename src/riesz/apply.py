@@ -1,7 +1,5 @@
 """Check, choose, run: from gradients to directed gradients, in place, local or sharded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 

@@ -7,8 +7,6 @@
 Both work on a copy in the precision of the computation, so that the gradient itself is rounded once.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from dataclasses import replace

@@ -5,8 +5,6 @@ that the attachment has when the schedule is set. What it returns depends on the
 a checkpoint of any step.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -52,7 +50,7 @@ class FirstSteps(MetricSchedule):
 class Warmup(MetricSchedule):
     """From plain gradients to the metric, linearly."""
 
-    def of(self, metric: Operator) -> Warmup:
+    def of(self, metric: Operator) -> "Warmup":
         if not isinstance(metric, Metric):
             raise TypeError(f"warmup: expected a metric with scale and blend, got {metric!r}")
         return super().of(metric)

@@ -5,8 +5,6 @@ step count and no schedule can cause a recompilation. Imported at the first step
 `torch.compiler.disable` loads the compiler, which any optimizer has done by then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -4,8 +4,6 @@ recipe -> config -> trial -> store. A *recipe* is a function that returns a conf
 *trial*; a trial's directory is the only truth about it; the *store* reads such directories.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

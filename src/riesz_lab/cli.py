@@ -1,7 +1,5 @@
 """The command `riesz`. It imports only the standard library at first, so that it can list missing packages."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

@@ -9,8 +9,6 @@ The record is flat, with `ONLY_FOR` as its parts by task: ids, config.json, the 
 `replace(config, lr=...)` all use flat names, in this order. Nested parts would have to be flattened for each of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -207,7 +205,7 @@ class Config:
         return {k: None if unread and k not in READ_BY_OWN else v for k, v in self.to_dict().items()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any], expected_id: str | None = None) -> Config:
+    def from_dict(cls, values: dict[str, Any], expected_id: str | None = None) -> "Config":
         """The inverse of `to_dict`; unknown keys are refused.
 
         Args:
@@ -256,7 +254,7 @@ def _hash(values: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def parse_metric(text: str) -> Operator:
+def parse_metric(text: str) -> "Operator":
     """The metric that a text stands for; a `ConfigError` if there is none."""
     import riesz
 

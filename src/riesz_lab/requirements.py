@@ -1,19 +1,7 @@
 """The packages that the lab needs beyond those of the library, by the name of their module."""
 
-NEEDED = {
-    "filelock": "filelock",
-    "jinja2": "jinja2",
-    "lightning_fabric": "lightning-fabric",
-    "matplotlib": "matplotlib",
-    "mlxtend": "mlxtend",
-    "msgspec": "msgspec",
-    "numpy": "numpy",
-    "PIL": "pillow",
-    "plotly": "plotly",
-    "pooch": "pooch",
-    "rich": "rich",
-    "safetensors": "safetensors",
-    "scipy": "scipy",
-    "torchmetrics": "torchmetrics",
-    "tyro": "tyro",
-}
+MODULES = (
+    "filelock", "jinja2", "lightning_fabric", "matplotlib", "mlxtend", "msgspec", "numpy", "PIL", "plotly", "pooch",
+    "rich", "safetensors", "scipy", "torchmetrics", "tyro",
+)  # fmt: skip
+NEEDED = {module: {"PIL": "pillow"}.get(module, module.replace("_", "-")) for module in MODULES}

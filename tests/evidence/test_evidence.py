@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import matplotlib
 import pytest
-from evidence import page, reproduce, sweeps
+from evidence import page, regularity, reproduce, sweeps
 from evidence.collect import collect
 
 from riesz_lab.store import Store
+from stored import store_trial
 
 
 def test_every_stored_trial_reads_and_is_complete():
@@ -45,6 +47,18 @@ def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
     assert page.files(trials)["evidence.md"] != page.files()["evidence.md"]
 
 
+def test_a_complete_sweep_has_verdicts_with_intervals_and_others_have_none(tmp_path):
+    better = "reweighted-l2(lam=5.0)"
+    for arm in sweeps.lambda_mnist().arms:
+        for number, config in enumerate(sweeps.lambda_mnist().configs(arm)):
+            spread = 0.0001 * number if arm.config.metric == better else 0.0
+            store_trial(tmp_path, config, score=0.9 + spread + 0.01 * (arm.config.metric == better))
+    rows = [line for line in page.files(tmp_path)["evidence.md"].decode().splitlines() if line.startswith("| ")]
+    (mnist,) = (line for line in rows if line.startswith("| The same on MNIST."))
+    assert re.search(r"35 of 35 \| .*ReweightedL2 lam = 5: better, \+1\.02 \(\+\d\.\d\d to \+\d\.\d\d\)", mnist)
+    assert sum("not decided" in line for line in rows) == len(page.CLAIMS)  # all others, and that of regularity
+
+
 def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():
     by_label = {arm.label: arm.config.id for arm in sweeps.lambda_fashion().arms}
     text = (page.ROOT / "evidence" / "PROTOCOL.md").read_text()
@@ -52,12 +66,27 @@ def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():
         assert by_label[label] in text
 
 
+def test_regularity_is_compared_with_sgd_of_the_same_seed_and_settings(tmp_path):
+    base = sweeps.lambda_fashion().arms[0].config
+    for seed, drift in enumerate((0.0, 0.3, -0.2, 0.1)):  # initial weights differ by seed far more than methods do
+        for config, order in ((base, 0.0), (replace(base, metric="sobolev"), 0.05), (replace(base, momentum=0.0), 9.0)):
+            path = store_trial(tmp_path, replace(config, seed=seed))
+            layer = {"direction": "output", "order": drift + order + 0.001 * seed * bool(order), "level": 0.0}
+            (path / "regularity.json").write_text(json.dumps([layer]))
+    compared = regularity.compare(regularity.by_method(tmp_path))
+    (order,) = (comparison for (_, quantity), comparison in compared.items() if quantity == "order")
+    assert order.verdict == "better"
+    assert order.difference == pytest.approx(0.0515)
+
+
 def test_collecting_takes_complete_trials_once_and_leaves_weights(tmp_path):
     source, target = tmp_path / "runs", tmp_path / "trials"
     trial = next(page.TRIALS.glob("*/*"))
     shutil.copytree(trial, source / trial.parent.name / trial.name)
     assert len(collect(source, target)) == 1
+    (source / trial.parent.name / trial.name / "sweeps.json").write_text('{"another": 3}')
     assert collect(source, target) == []
+    assert Store(target).trials[0].sweeps() == {"another": 3}
 
 
 @pytest.mark.parametrize(("shift", "agrees"), [(0.0, True), (0.5, False)])

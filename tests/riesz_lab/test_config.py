@@ -32,7 +32,7 @@ def test_id_is_a_hash_of_every_setting():
 
 def test_metrics_that_are_not_parsed_are_as_they_write_themselves():
     made = [make() for make in RECIPES.values()]
-    made += [arm.config for make in SWEEPS.values() for arm in make().arms]
+    made += [arm.config for sweep in SWEEPS.values() for arm in sweep.arms]
     for config in made:
         assert config.metric == str(riesz.metric(config.metric))
 

@@ -16,8 +16,8 @@ from torch import nn
 from riesz_lab.config import Config
 from riesz_lab.data.images.cifar10 import BATCHES, CLASSES
 from riesz_lab.data.images.types import Data, Images
-from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import checkpoint
+from riesz_lab.utils.tensor_files import read_tensors
 
 SAME = ("weights.safetensors", "history.jsonl", "updates.jsonl", "result.json", "config.json")
 """What must be equal, bit for bit, however a trial came to its end."""
@@ -82,7 +82,7 @@ def assert_readable(path):
     for folder in checkpoint.newest_first(path / "checkpoints"):
         checkpoint.load(folder)
     if (path / "weights.safetensors").exists():
-        load_weights(path / "weights.safetensors")
+        read_tensors(path / "weights.safetensors")
 
 
 def write_idx(folder, train=100, test=40, zipped=True):

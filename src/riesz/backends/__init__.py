@@ -12,13 +12,4 @@ register(TRITON)
 register(EAGER)
 register(REFERENCE)
 
-__all__ = [
-    "Backend",
-    "FastPathCache",
-    "Status",
-    "backends",
-    "check_name",
-    "choose",
-    "direct_",
-    "register",
-]
+__all__ = ["Backend", "FastPathCache", "Status", "backends", "check_name", "choose", "direct_", "register"]

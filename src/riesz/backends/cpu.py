@@ -8,8 +8,6 @@ Requirements it meets:
 - in-place writes count as such: version counters move, so autograd still notices.
 """
 
-from __future__ import annotations
-
 import ctypes
 from array import array
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from torch import Tensor
 
 from riesz.backends import opaque_operator
 from riesz.backends.eager import EAGER
-from riesz.backends.native import DONE, DTYPES, NO_MEMORY, OVERLAP, CJob, CMetric, Native, load, threads
+from riesz.backends.native import DTYPES, OVERLAP, CJob, CMetric, Native, check, load, threads
 from riesz.backends.registry import Backend
 from riesz.backends.tensor_guard import TensorGuard
 from riesz.layout.axis import ColumnView
@@ -104,11 +102,10 @@ def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) ->
     assert isinstance(native, Native)
     data = array("Q", pointers)
     result = native.direct(data.buffer_info()[0], jobs, len(pointers), metric, native.parallel_for, threads())
-    if result == NO_MEMORY:
-        raise MemoryError("riesz: no memory for the scratch space of the cpu backend")
-    if result not in (DONE, OVERLAP):
-        raise RuntimeError(f"riesz: the cpu backend refused its arguments (code {result})")
-    return bool(result == DONE)
+    if result == OVERLAP:
+        return False
+    check(result)
+    return True
 
 
 # -- the same list again ---------------------------------------------------------------------------------------------
@@ -131,7 +128,7 @@ class CpuFastPath:
         self._c_metric: tuple[Operator, CMetric] | None = None
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> CpuFastPath | None:
+    def of(cls, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> "CpuFastPath | None":
         """None where a gradient needs more than its address."""
         for gradient, opened in zip(gradients, columns, strict=True):
             plain = type(gradient) is Tensor and not gradient.is_inference() and not gradient.is_neg()

@@ -1,7 +1,5 @@
 """From gradients opened as columns to the backends that serve them; a list like the last one takes a shorter path."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

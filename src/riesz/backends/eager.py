@@ -1,7 +1,5 @@
 """The backend for every device and dtype: plain torch, weights of one shape batched into one computation."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,9 +1,8 @@
 """The compiled library of csrc/, loaded once: the C interface of csrc/riesz.h seen from Python."""
 
-from __future__ import annotations
-
 import ctypes
 import os
+from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,18 +23,15 @@ DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 
 class CJob(ctypes.Structure):
     """One gradient as contiguous columns."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("outer", "length", "inner", "blocks", "dtype")]
+    _fields_ = [(name, c_int64) for name in ("outer", "length", "inner", "blocks", "dtype")]
 
 
 class CMetric(ctypes.Structure):
     """`A f = scale * G f + blend * f`."""
 
     _fields_ = [
-        ("kind", ctypes.c_int64),
-        ("riemann", ctypes.c_int64),
-        ("strength", ctypes.c_double),
-        ("scale", ctypes.c_double),
-        ("blend", ctypes.c_double),
+        *((name, c_int64) for name in ("kind", "riemann")),
+        *((name, c_double) for name in ("strength", "scale", "blend")),
     ]
 
 
@@ -43,37 +39,29 @@ class CShard(ctypes.Structure):
     """One run of rows of a gradient whose columns are on several ranks; see csrc/riesz.h."""
 
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("rows", "columns", "stride", "dtype")),
-        *((name, ctypes.c_int64) for name in ("terms", "exact", "inexact_dtype", "lead")),
-        *((name, ctypes.c_int64) for name in ("exact_offset", "inexact_offset")),
-        ("table", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("partners", "solves_alone")),
-        ("coupling", ctypes.c_void_p),
-        ("offsets", ctypes.c_void_p),
-        ("alone", ctypes.c_void_p),
-        ("own_offset", ctypes.c_int64),
+        *((name, c_int64) for name in ("rows", "columns", "stride", "dtype", "terms", "exact", "inexact_dtype")),
+        *((name, c_int64) for name in ("lead", "exact_offset", "inexact_offset")),
+        ("table", c_void_p),
+        *((name, c_int64) for name in ("partners", "solves_alone")),
+        *((name, c_void_p) for name in ("coupling", "offsets", "alone")),
+        ("own_offset", c_int64),
         ("metric", CMetric),
     ]
 
 
 @dataclass(frozen=True)
 class Native:
-    """The library and the thread pool it runs on.
-
-    Attributes:
-        direct, shard_sums, shard_walk: the functions of csrc/riesz.h.
-        parallel_for: torch's own parallel loop.
-        instructions: the instruction set the kernels run on.
-    """
+    """The library and the thread pool it runs on."""
 
     library: ctypes.CDLL
-    direct: Any
+    direct: Any  # the functions of csrc/riesz.h
     shard_sums: Any
     shard_walk: Any
-    parallel_for: Any
+    parallel_for: Any  # torch's own parallel loop
 
     @property
     def instructions(self) -> str:
+        """The instruction set the kernels run on."""
         name: bytes = self.library.riesz_instructions()
         return name.decode()
 
@@ -96,27 +84,19 @@ def load() -> Native | str:
         return f"torch {torch.__version__} offers no torch_parallel_for to run on; torch 2.10 or newer does"
     library.riesz_instructions.restype = ctypes.c_char_p
     library.riesz_use_instructions.argtypes = [ctypes.c_char_p]
-    library.riesz_direct.restype = ctypes.c_int32
-    library.riesz_direct.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_int64,
-        ctypes.POINTER(CMetric),
-        ctypes.c_void_p,
-        ctypes.c_int64,
-    ]
-    for function in (library.riesz_shard_sums, library.riesz_shard_walk):
-        function.restype = ctypes.c_int32
-        function.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_int64,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_int64,
-        ]
-    return Native(library, library.riesz_direct, library.riesz_shard_sums, library.riesz_shard_walk, parallel_for)
+    direct, sums, walk = library.riesz_direct, library.riesz_shard_sums, library.riesz_shard_walk
+    direct.argtypes = [c_void_p, c_void_p, c_int64, ctypes.POINTER(CMetric), c_void_p, c_int64]
+    sums.argtypes = walk.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_int64]
+    direct.restype = sums.restype = walk.restype = ctypes.c_int32
+    return Native(library, direct, sums, walk, parallel_for)
+
+
+def check(status: int) -> None:
+    """Raise unless a kernel did its work."""
+    if status == NO_MEMORY:
+        raise MemoryError("riesz: no memory for the scratch space of the cpu backend")
+    if status != DONE:
+        raise RuntimeError(f"riesz: the cpu backend refused its arguments (code {status})")
 
 
 def _torch_parallel_for() -> Any:
@@ -125,7 +105,7 @@ def _torch_parallel_for() -> Any:
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         if (folder / name).exists():
             try:
-                return ctypes.cast(ctypes.CDLL(str(folder / name)).torch_parallel_for, ctypes.c_void_p)
+                return ctypes.cast(ctypes.CDLL(str(folder / name)).torch_parallel_for, c_void_p)
             except (OSError, AttributeError):
                 return None
     return None

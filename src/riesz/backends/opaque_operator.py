@@ -4,8 +4,6 @@ Backends implement it for their device; its fake form serves tracing. Numbers ar
 compiled graph, so that changing them recompiles nothing and waits for no device.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any

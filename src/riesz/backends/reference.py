@@ -3,8 +3,6 @@
 Another backend is right if it agrees with this one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -15,8 +15,6 @@ A new backend calls `register`. "auto" takes the first in order of rank that is 
 explicit choice that is not available raises.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,18 +30,11 @@ FastPath = Callable[[Sequence[Tensor | None], Operator], bool]
 
 @dataclass(frozen=True)
 class Backend:
-    """How to compute a metric gradient in place.
+    """How to compute a metric gradient in place; the top of this module says what its functions do."""
 
-    Attributes:
-        name: what users call it.
-        summary: one line on what it is.
-        rank: "auto" tries lower ranks first; None is never picked by "auto".
-        missing, refuses, direct_, device, fast_path, note: see the top of this module.
-    """
-
-    name: str
-    summary: str
-    rank: int | None
+    name: str  # what users call it
+    summary: str  # one line on what it is
+    rank: int | None  # "auto" tries lower ranks first; None is never picked by "auto"
     missing: Callable[[], str | None]
     refuses: Callable[[Tensor], str | None]
     direct_: Callable[[Sequence[ColumnView], Operator], None]
@@ -110,20 +101,13 @@ def _by_rank() -> list[Backend]:
 
 @dataclass(frozen=True)
 class Status:
-    """One backend in `riesz.backends()`.
-
-    Attributes:
-        name, summary: as registered.
-        available: whether it runs on this machine.
-        picked: whether "auto" prefers it among those available here.
-        reason: why it is not available or not picked, and what its note says; empty for the one that is.
-    """
+    """One backend in `riesz.backends()`."""
 
     name: str
     summary: str
-    available: bool
-    picked: bool
-    reason: str
+    available: bool  # whether it runs on this machine
+    picked: bool  # whether "auto" prefers it among those available here
+    reason: str  # why it is not available or not picked, and what its note says; empty for the one that is
 
 
 class Statuses(tuple[Status, ...]):

@@ -4,17 +4,16 @@ Addresses of gradients are passed at every call, numbers of the metrics when the
 the kernels are made.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from riesz.backends import cpu, opaque_operator
-from riesz.backends.native import BAD_ARGUMENT, DTYPES, NO_MEMORY, CMetric, CShard, Native, load, threads
+from riesz.backends.native import BAD_ARGUMENT, DTYPES, CMetric, CShard, Native, check, load, threads
 from riesz.backends.registry import choose
 from riesz.metrics import Operator
 
@@ -24,47 +23,30 @@ MAX_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class RunNumbers:
-    """What a run needs of its metric's numbers. Runs of the same rows share it.
+    """What a run needs of its metric's numbers. Runs of the same rows share it."""
 
-    Attributes:
-        metric: what the run solves by itself.
-        table_KL: the weights of the sums of each column, in float64; no rows where nothing is sent.
-        alone: starting values per sum of the run's own, of shape (3, K); None where the kernels must work them out.
-        coupling: starting values per sum of each partner, of shape (3, partners * K).
-    """
-
-    metric: Operator
-    table_KL: Tensor
-    alone: Tensor | None
-    coupling: Tensor
+    metric: Operator  # what the run solves by itself
+    table_KL: Tensor  # the weights of the sums of each column, in float64; no rows where nothing is sent
+    alone: Tensor | None  # starting values per sum of its own, of shape (3, K); None where the kernels work them out
+    coupling: Tensor  # starting values per sum of each partner, of shape (3, partners * K)
 
 
 @dataclass(frozen=True)
 class ShardRun:
-    """A run of rows of some columns of one gradient: entry (row, column) is `data[row * stride + column]`.
+    """A run of rows of some columns of one gradient: entry (row, column) is `data[row * stride + column]`."""
 
-    Attributes:
-        rows, columns, stride, dtype: of the block of memory.
-        exact: how many of the sums, from the first, are stored in float64; the others have `inexact_dtype`.
-        lead: entries from one sum of a column to the next.
-        exact_offset, inexact_offset: bytes from the start of the buffer to this run's first sums.
-        solves_alone: whether the solution starts from that of the run by itself.
-        partner_offsets: by partner, the bytes to its exact and to its inexact sums in what is received.
-        numbers: what changes with the metric.
-    """
-
-    rows: int
+    rows: int  # of the block of memory, as the next three
     columns: int
     stride: int
     dtype: torch.dtype
-    exact: int
-    inexact_dtype: torch.dtype
-    lead: int
-    exact_offset: int
+    exact: int  # how many of the sums, from the first, are stored in float64
+    inexact_dtype: torch.dtype  # of the others
+    lead: int  # entries from one sum of a column to the next
+    exact_offset: int  # bytes from the start of the buffer to this run's first sums
     inexact_offset: int
-    solves_alone: bool
-    partner_offsets: tuple[tuple[int, int], ...]
-    numbers: RunNumbers
+    solves_alone: bool  # whether the solution starts from that of the run by itself
+    partner_offsets: tuple[tuple[int, int], ...]  # by partner, the bytes to its exact and inexact sums as received
+    numbers: RunNumbers  # what changes with the metric
 
 
 class ShardKernels:
@@ -120,38 +102,18 @@ class ShardKernels:
 
     def sums(self, addresses: Sequence[int], sums: Tensor) -> None:
         """Store the sums of every run, whose first entries are at these addresses."""
-        data = array("Q", addresses)
-        result = self._native.shard_sums(
-            data.buffer_info()[0],
-            self._shards,
-            self._count,
-            sums.data_ptr(),
-            self._own.data_ptr(),
-            self._native.parallel_for,
-            threads(),
-        )
-        _check(result)
+        check(self._call(self._native.shard_sums, addresses, sums))
 
     def solve_(self, addresses: Sequence[int], received: Tensor) -> bool:
         """Direct every run in place; False, with nothing touched, if the kernels cannot at this strength."""
-        data = array("Q", addresses)
-        result = self._native.shard_walk(
-            data.buffer_info()[0],
-            self._shards,
-            self._count,
-            received.data_ptr(),
-            self._own.data_ptr(),
-            self._native.parallel_for,
-            threads(),
-        )
+        result = self._call(self._native.shard_walk, addresses, received)
         if result == BAD_ARGUMENT:
             return False
-        _check(result)
+        check(result)
         return True
 
-
-def _check(result: int) -> None:
-    if result == NO_MEMORY:
-        raise MemoryError("riesz: no memory for the scratch space of the cpu backend")
-    if result:
-        raise RuntimeError(f"riesz: the cpu backend refused its arguments (code {result})")
+    def _call(self, kernel: Any, addresses: Sequence[int], sums: Tensor) -> int:
+        data, own = array("Q", addresses), self._own.data_ptr()
+        where = (data.buffer_info()[0], self._shards, self._count)
+        status: int = kernel(*where, sums.data_ptr(), own, self._native.parallel_for, threads())
+        return status

@@ -4,8 +4,6 @@ At 55 small layers this check costs as much as the kernels if it is written in P
 made for the guards of its compiler, is used where this torch has it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Making an optimizer channel-directed."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch

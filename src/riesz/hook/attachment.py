@@ -1,32 +1,37 @@
-"""The attachment: what `riesz.attach` returns, and what a user may ask of it and change in it.
+"""The attachment: what `riesz.attach` returns, and what a user may ask of it and change in it. `step` does the work.
 
-The optimizer itself stays unchanged: no wrapper, no new state. `step` does the work, `checkpointing` the rest.
+Requirements it meets:
+- the optimizer itself stays unchanged: no wrapper, and nothing in its state dict unless a schedule is set;
+- settings in param groups outlive the loading of a checkpoint without them;
+- a copy of the optimizer (deepcopy, pickle) has its own attachment and continues as the original would.
 """
 
-from __future__ import annotations
-
+from collections import OrderedDict
 from difflib import get_close_matches
+from typing import Any
 
 import torch
 
 from riesz import control as controls
 from riesz.backends import FastPathCache
 from riesz.hook import diagnostics
-from riesz.hook.checkpointing import CheckpointedStep
 from riesz.hook.diagnostics import Trace
-from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
+from riesz.hook.plan import DIRECTION_KEY, METRIC_KEY, SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
 from riesz.hook.report import Diagnoses, Report
-from riesz.hook.schedule import NeedsMetric, Schedule, step_count
+from riesz.hook.schedule import Schedule, step_count
+from riesz.hook.step import DirectedStep
 from riesz.hook.torch_hooks import hook_tables
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
+from riesz.metrics.text import from_text
+from riesz.schedule import MetricSchedule
 
 SETTABLE = ("enabled", "metric", "recording", "step")
 """What a user may assign."""
 
 
-class Attachment(CheckpointedStep):
+class Attachment(DirectedStep):
     """What `riesz.attach` returns.
 
     Attributes:
@@ -39,7 +44,16 @@ class Attachment(CheckpointedStep):
         self, optimizer: torch.optim.Optimizer, scope: Scope, metric: Operator, backend: str, control: controls.Control
     ):
         super().__init__(optimizer, scope, metric, backend, control)
-        self._register()
+        self._given_metric = metric
+        """What the user asked for: a schedule starts from it, whatever another one has made of it since."""
+        self._settings_before_load: list[dict[str, Any]] = []
+        optimizer.register_step_pre_hook(self._before_step)
+        optimizer.register_step_post_hook(self._after_step)
+        if len(hook_tables(optimizer)) == 4:
+            optimizer.register_load_state_dict_pre_hook(self._before_load)
+            optimizer.register_load_state_dict_post_hook(self._after_load)
+        # Optimizer.__getstate__ leaves hooks behind; on the instance, this one takes ours along.
+        optimizer.__dict__["__getstate__"] = self._optimizer_getstate
 
     @property
     def metric(self) -> Operator:
@@ -48,7 +62,9 @@ class Attachment(CheckpointedStep):
 
     @metric.setter
     def metric(self, metric: Operator | str) -> None:
-        self._set_metric(parse_metric(metric))
+        given = parse_metric(metric)
+        self._set_metric(given)
+        self._given_metric = given
 
     def __setattr__(self, name: str, value: object) -> None:
         # A misspelt `enable = False` would change nothing.
@@ -72,8 +88,9 @@ class Attachment(CheckpointedStep):
 
         Args:
             fn: called as `fn(step)` before each step, from 0 on. It returns a metric, or a dict of numbers of the
-                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends. Steps
-                in which every learning rate is 0 are not counted: some tools make one to create optimizer state.
+                present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends, its count
+                of steps is dropped, and the metric stays as it is. Steps in which every learning rate is 0 are not
+                counted: some tools make one to create optimizer state.
                 `riesz.schedule.warmup` and `riesz.schedule.first_epochs` make schedules that can be pickled.
 
         Example:
@@ -88,12 +105,14 @@ class Attachment(CheckpointedStep):
         """
         if fn is not None and not callable(fn):
             raise TypeError(f"schedule: expected a function of the step or None, got {fn!r}")
-        self._schedule = fn.of(self._metric) if isinstance(fn, NeedsMetric) else fn
-        if fn is not None:
-            # At once: a distributed checkpoint loads only the keys that the optimizer already has.
-            group = self.optimizer.param_groups[0]
-            group.setdefault(STEP_KEY, 0)
-            group.setdefault(SCHEDULED_KEY, str(self._metric))
+        self._schedule = fn.of(self._given_metric) if isinstance(fn, MetricSchedule) else fn
+        if fn is None:
+            self._forget_schedule()
+            return
+        # At once: a distributed checkpoint loads only the keys that the optimizer already has.
+        group = self.optimizer.param_groups[0]
+        group.setdefault(STEP_KEY, 0)
+        group.setdefault(SCHEDULED_KEY, str(self._metric))
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
@@ -134,9 +153,12 @@ class Attachment(CheckpointedStep):
                 del hooks[key]
         if getattr(self.optimizer.__dict__.get("__getstate__"), "__self__", None) is self:
             del self.optimizer.__dict__["__getstate__"]
-            for key in (STEP_KEY, SCHEDULED_KEY):
-                self.optimizer.param_groups[0].pop(key, None)
+            self._forget_schedule()
         self._trace, self._fast_path, self._prepared, self._prepared_steps = None, FastPathCache(), None, None
+
+    def _forget_schedule(self) -> None:
+        for key in (STEP_KEY, SCHEDULED_KEY):
+            self.optimizer.param_groups[0].pop(key, None)
 
     @property
     def _state(self) -> str:
@@ -151,6 +173,45 @@ class Attachment(CheckpointedStep):
             f"{directed} of {len(self._plan.seen)} parameters of {type(self.optimizer).__name__}"
             + (f", {self._state})" if self._state else ")")
         )
+
+    # -- checkpoints and copies of the optimizer --------------------------------------------------------------------
+
+    def _before_load(self, optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+        self._settings_before_load = [
+            {key: group[key] for key in (METRIC_KEY, DIRECTION_KEY) if key in group} for group in optimizer.param_groups
+        ]
+
+    def _after_load(self, optimizer: torch.optim.Optimizer) -> None:
+        # Loading replaces the groups by the saved ones. Settings of the checkpoint win; those it lacks are kept.
+        for group, settings in zip(optimizer.param_groups, self._settings_before_load, strict=False):
+            for key, value in settings.items():
+                group.setdefault(key, value)
+        self._use_plan(self._make_plan())
+        if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
+            # The attached metric may be of a user's own class, which no text names but that of this attachment.
+            self._set_metric(from_text(optimizer.param_groups[0][SCHEDULED_KEY], {type(self._metric)}))
+
+    def __copy__(self) -> "Attachment":
+        raise TypeError("an Attachment cannot be copied by itself: deepcopy the optimizer, or attach anew")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A fast path and a trace describe gradients, and a copy has others.
+        return {
+            **self.__dict__,
+            "_fast_path": FastPathCache(),
+            "_prepared": None,
+            "_prepared_steps": None,
+            "_trace": None,
+        }
+
+    def _optimizer_getstate(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(type(self.optimizer).__getstate__(self.optimizer))
+        for name, hooks in hook_tables(self.optimizer).items():
+            # A string for a key: in another process, a number might be given to the next hook registered.
+            state[name] = OrderedDict(
+                ("riesz", hook) for hook in hooks.values() if getattr(hook, "__self__", None) is self
+            )
+        return state | {"__getstate__": self._optimizer_getstate}
 
 
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:

@@ -5,8 +5,6 @@ Otherwise the original is computed from the directed gradient, which is still in
 refused where it would lose too many digits, and where `.grad` was written since.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -15,7 +13,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from riesz.control import Control, permutation, products
+from riesz.control import Control, norm_ratio, permutation, products
 from riesz.hook.plan import Target
 from riesz.hook.report import Diagnoses, Diagnosis
 from riesz.layout.axis import Axis, ColumnView, is_dtensor
@@ -66,13 +64,13 @@ class Trace:
         return [_diagnosis(t.name, sums) for t, sums in zip(self.targets, self.products or (), strict=True)]
 
     @classmethod
-    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> Trace:
+    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> "Trace":
         """The trace of gradients whose memory is known, at the price of a few lists."""
         writes = list(zip(map(_version, written), map(_data_ptr, written), strict=True))
         return cls(targets, list(map(ref, directed)), writes, None)
 
     @classmethod
-    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> Trace:
+    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> "Trace":
         return cls(targets, list(map(ref, directed)), list(map(_writes, directed)), recorded)
 
 
@@ -106,8 +104,9 @@ def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: C
 
 def _diagnosis(name: str, sums: Tensor) -> Diagnosis:
     ff, gg, fg = sums.tolist()
-    ratio, cosine = (gg / ff) ** 0.5 if ff else 1.0, fg / (ff * gg) ** 0.5 if ff * gg else 1.0
-    return Diagnosis(name, ratio, cosine)
+    if not (ff and gg):
+        return Diagnosis(name, 1.0 if not ff else 0.0, 1.0)
+    return Diagnosis(name, (gg / ff) ** 0.5, fg / (ff**0.5 * gg**0.5))
 
 
 def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> Tensor | str:
@@ -127,19 +126,18 @@ def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> 
     wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
     f = _undirected(wide, target.name, target.axis, metric, shuffled=control == "permuted")
     if control == "norm":
-        f *= wide.norm() / f.norm()
+        f *= norm_ratio(wide.norm(), f.norm())
     return products(f, wide)
 
 
 def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, shuffled: bool) -> Tensor:
     opened = ColumnView.open(g, axis)
     columns_ONI = opened.read()
-    order = permutation(name, opened.length, g.device)
     if shuffled:
-        columns_ONI = columns_ONI.index_select(1, order)
-    columns_ONI = metric.apply_inverse(columns_ONI)
-    if shuffled:
-        columns_ONI = columns_ONI[:, order.argsort()]
+        order = permutation(name, opened.length, g.device)
+        columns_ONI = metric.apply_inverse(columns_ONI.index_select(1, order))[:, order.argsort()]
+    else:
+        columns_ONI = metric.apply_inverse(columns_ONI)
     f = torch.empty_like(g)
     ColumnView.open(f, axis).write(columns_ONI)
     return f

@@ -68,15 +68,7 @@ def _make_class(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer
                 f"{type(self).__name__}: expected metric=, for example metric='sobolev-tilde(lam=0.5)', got none"
             )
         base.__init__(self, *args, **kwargs)
-        attach(
-            self,
-            model,
-            metric=metric,
-            direction=direction,
-            layers=layers,
-            backend=backend,
-            control=control,
-        )
+        attach(self, model, metric=metric, direction=direction, layers=layers, backend=backend, control=control)
 
     ours = [
         p.replace(default=p.empty, annotation="Operator | str") if p.name == "metric" else p

@@ -4,8 +4,6 @@ Only the steps that are logged are recorded, and their numbers stay on the devic
 nothing is copied and nothing waits for the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from riesz.hook.attachment import Attachment

@@ -4,8 +4,6 @@ A param group may override the attachment with plain values that travel in state
 installed: `riesz_metric`, a metric as text, and `riesz_direction`, a direction.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import is_

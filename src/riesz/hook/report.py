@@ -1,7 +1,5 @@
 """What an attachment reports, one line per parameter, printed as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,7 +12,7 @@ class Report(tuple[Record, ...]):
 
     note: str
 
-    def __new__(cls, records: Iterable[Record], note: str = "") -> Report:
+    def __new__(cls, records: Iterable[Record], note: str = "") -> "Report":
         self = super().__new__(cls, records)
         self.note = note
         return self
@@ -58,7 +56,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
 
     notes: tuple[str, ...]
 
-    def __new__(cls, diagnoses: Iterable[Diagnosis], notes: tuple[str, ...] = ()) -> Diagnoses:
+    def __new__(cls, diagnoses: Iterable[Diagnosis], notes: tuple[str, ...] = ()) -> "Diagnoses":
         self = super().__new__(cls, diagnoses)
         self.notes = notes
         return self

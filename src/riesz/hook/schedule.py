@@ -1,10 +1,7 @@
 """A schedule: the metric as a function of the step, counted in the optimizer's first param group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from typing import Protocol, runtime_checkable
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -13,14 +10,6 @@ from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 
 Schedule = Callable[[int], "Operator | str | Mapping[str, float] | None"]
-
-
-@runtime_checkable
-class NeedsMetric(Protocol):
-    """A schedule that starts from the attachment's metric or ends with it."""
-
-    def of(self, metric: Operator) -> Schedule:
-        """The schedule for this metric."""
 
 
 def step_count(groups: Groups) -> int:
@@ -51,7 +40,7 @@ def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operato
         raise TypeError(
             f"schedule: expected a metric, its text, a dict of its numbers or None from fn({step}), got {wanted!r}"
         )
-    allowed = {field.name for field in fields(metric) if field.init}
+    allowed = {field.name for field in metric.settings()}
     if unknown := [name for name in wanted if name not in allowed]:
         raise ValueError(f"schedule: expected numbers of {metric!r} ({', '.join(sorted(allowed))}), got {unknown[0]!r}")
     return replace(metric, **wanted)

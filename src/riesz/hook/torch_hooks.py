@@ -1,7 +1,5 @@
 """How torch optimizers run their step hooks."""
 
-from __future__ import annotations
-
 import sys
 from collections import OrderedDict
 from types import FrameType

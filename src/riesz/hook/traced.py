@@ -5,8 +5,6 @@ on plain tensors. Anything else runs untraced, with a break in the graph. Number
 the graph; the compiler guards parameters and param groups itself. `diagnostics` has nothing to tell of such a step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +34,7 @@ class TracedStep:
             for metric, targets in plan.by_metric()
         ]
 
-    def serves(self, step: DirectedStep, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    def serves(self, step: "DirectedStep", args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         plain = step._schedule is None and step._control is None and not step.recording and step.enabled
         without_closure = len(args) < 2 and not kwargs
         possible = self._possible and not hasattr(step.optimizer, "found_inf")

@@ -1,7 +1,5 @@
 """Accelerate: attach to the optimizer inside its wrapper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Lightning: a callback that attaches to the trainer's optimizers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

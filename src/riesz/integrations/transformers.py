@@ -1,7 +1,5 @@
 """Hugging Face transformers: a callback for its Trainer."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -4,8 +4,6 @@ A weight of any layout becomes columns of shape (outer, n, inner): n the directe
 the order in which they lie in memory, so that channels_last weights are processed where they are.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import sys
@@ -57,18 +55,13 @@ def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Axis:
-    """The directed axis of a weight.
+    """The directed axis of a weight."""
 
-    Attributes:
-        dim: the dimension, or None for all of them in logical row-major order ("rasterized").
-        groups: in how many independent blocks dimension 0 falls. Filters of different groups see different inputs.
-    """
-
-    dim: int | None
-    groups: int = 1
+    dim: int | None  # the dimension, or None for all of them in logical row-major order ("rasterized")
+    groups: int = 1  # blocks of dimension 0 that are independent: filters of different groups see different inputs
 
     @classmethod
-    def checked(cls, dim: object, tensor: Tensor) -> Axis:
+    def checked(cls, dim: object, tensor: Tensor) -> "Axis":
         """The axis a user named, counted from the front."""
         if isinstance(dim, bool) or not hasattr(dim, "__index__") or isinstance(dim, Tensor):
             raise TypeError(f"dim: expected an int, got {dim!r} of type {type(dim).__name__}")
@@ -95,18 +88,11 @@ class Axis:
         return f"{self.dim} in {self.groups} groups" if self.groups > 1 else str(self.dim)
 
 
-@dataclass(frozen=True)
-class _Fold:
-    """How a real tensor of one shape and strides becomes columns; the same every step, so worked out once."""
-
-    order: tuple[int, ...] | None
-    outer: int
-    length: int
-    inner: int
-
-
 @lru_cache(maxsize=4096)
-def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool) -> _Fold:
+def _fold(
+    shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool
+) -> tuple[tuple[int, ...] | None, tuple[int, int, int]]:
+    """The order of dims and the shape by which a real tensor becomes columns: the same every step, so cached."""
     first: tuple[int, ...] = ()
     if groups > 1:
         # Groups become a dimension of their own and stay in front, since each is a block.
@@ -121,34 +107,23 @@ def _fold(shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: in
     order = (*first, *rest)
     position = order.index(dim)
     sizes = [shape[d] for d in order]
-    return _Fold(
-        order=None if order == tuple(range(len(shape))) else order,
-        outer=math.prod(sizes[:position]),
-        length=sizes[position],
-        inner=math.prod(sizes[position + 1 :]),
-    )
+    columns = math.prod(sizes[:position]), sizes[position], math.prod(sizes[position + 1 :])
+    return None if order == tuple(range(len(shape))) else order, columns
 
 
 @dataclass(frozen=True)
 class ColumnView:
-    """One gradient, opened along its directed axis: what a backend works on.
+    """One gradient, opened along its directed axis: what a backend works on."""
 
-    Attributes:
-        view: a real view of the gradient; writing to it writes the gradient.
-        outer, length, inner: its shape as columns; `view.reshape(outer, length, inner)` reads them.
-        blocks: how many independent groups, or parts of complex ones, the outer axis is made of.
-        order: the permutation of dims that led to `view`, None where there was none.
-    """
-
-    view: Tensor
-    outer: int
+    view: Tensor  # a real view of the gradient; writing to it writes the gradient
+    outer: int  # its shape as columns: `view.reshape(outer, length, inner)` reads them
     length: int
     inner: int
-    blocks: int = 1
-    order: tuple[int, ...] | None = None
+    blocks: int = 1  # how many independent groups, or parts of complex ones, the outer axis is made of
+    order: tuple[int, ...] | None = None  # the permutation of dims that led to `view`, None where there was none
 
     @classmethod
-    def open(cls, gradient: Tensor, axis: Axis, mixes_columns: bool = False) -> ColumnView:
+    def open(cls, gradient: Tensor, axis: Axis, mixes_columns: bool = False) -> "ColumnView":
         """Open a gradient that passed `check_gradient`, without copying it.
 
         Real and imaginary parts are columns like others, but to an operator that mixes columns they are blocks: the
@@ -161,13 +136,13 @@ class ColumnView:
         if axis.dim is None:
             return cls(view, 1, gradient.numel(), parts)
         apart = mixes_columns and parts > 1
-        fold = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups, apart)
+        order, columns = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups, apart)
         if axis.groups > 1:
             view = view.view(axis.groups, -1, *view.shape[1:])
-        if fold.order is not None:
-            view = view.permute(fold.order)
+        if order is not None:
+            view = view.permute(order)
         blocks = axis.groups * (parts if apart else 1)
-        return cls(view, fold.outer, fold.length, fold.inner, blocks, fold.order)
+        return cls(view, *columns, blocks, order)
 
     @property
     def shape(self) -> tuple[int, int, int]:

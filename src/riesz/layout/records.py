@@ -1,7 +1,5 @@
 """One record per parameter: which axis is directed, or why none is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from riesz.layout.axis import Axis

@@ -10,8 +10,6 @@ The axis follows from the kind of layer, because layers disagree on where their 
 | biases, norms' scales | O             | their only axis          | their only axis          |
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -35,19 +33,12 @@ EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
 
 @dataclass(frozen=True)
 class ParameterLocation:
-    """Where a parameter sits.
+    """Where a parameter sits."""
 
-    Attributes:
-        name: its full name.
-        module: the layer it serves, None without a model.
-        tensor: the tensor of that layer it stands for; "magnitudes" for the lengths that a weight norm splits off.
-        stored: the name it is stored under, which a parametrisation changes.
-    """
-
-    name: str
-    module: nn.Module | None
-    tensor: str
-    stored: str
+    name: str  # its full name
+    module: nn.Module | None  # the layer it serves, None without a model
+    tensor: str  # the tensor of that layer it stands for; "magnitudes" for the lengths that a weight norm splits off
+    stored: str  # the name it is stored under, which a parametrisation changes
 
 
 ParameterLocations = dict[int, list[ParameterLocation]]
@@ -89,16 +80,12 @@ class Scope:
         """One record per parameter of an optimizer's group, in its order."""
         parameters = group["params"]
         names = group.get("param_names") or [f"group {index}, parameter {i}" for i in range(len(parameters))]
-        return [
-            self._record(
-                [ParameterLocation(name, None, "weight", "weight")]
-                if locations is None
-                else locations.get(id(parameter), []),
-                name,
-                parameter,
-            )
-            for name, parameter in zip(names, parameters, strict=True)
-        ]
+        records = []
+        for name, parameter in zip(names, parameters, strict=True):
+            alone = [ParameterLocation(name, None, "weight", "weight")]
+            known = alone if locations is None else locations.get(id(parameter), [])
+            records.append(self._record(known, name, parameter))
+        return records
 
     def _record(self, locations: list[ParameterLocation], given_name: str, parameter: Tensor) -> Record:
         name = locations[0].name if locations else given_name

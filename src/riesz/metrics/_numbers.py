@@ -1,7 +1,5 @@
 """Checks on the numbers a metric is built from."""
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 

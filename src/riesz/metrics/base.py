@@ -3,8 +3,6 @@
 Shape suffixes: O outer batch, N the directed axis, I inner batch, F frequencies 0..n//2.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -35,6 +33,11 @@ class Metric(Operator):
     blend: float = field(default=0.0, kw_only=True)
 
     tunable_fields: ClassVar[tuple[str, ...]] = SHARED_FIELDS
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "smoothing_symbol" in cls.__dict__ and "smoothing_factor" not in cls.__dict__:
+            cls.smoothing_factor = Metric.smoothing_factor  # type: ignore[method-assign]  # the parent's is of its symbol
 
     def __post_init__(self) -> None:
         owner = type(self).__name__

@@ -1,7 +1,5 @@
 """Gradient Centralization: a projection that users compare with, an operator but no metric."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NoReturn
 

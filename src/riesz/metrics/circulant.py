@@ -10,8 +10,6 @@ Shape suffixes: O outer batch, N the directed axis, I inner batch, F frequencies
 The strength of a metric (`sigma`, `lam`) may be a float or a 0-d tensor on the CPU: nothing here waits for a device.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from functools import wraps

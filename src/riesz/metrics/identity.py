@@ -1,7 +1,5 @@
 """The ordinary gradient: the null object that every generic test must pass."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Laplacian smoothing, the baseline LS-SGD: H1 with its strength in grid units."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -6,8 +6,6 @@ An operator never sees a whole weight. It sees columns_ONI: the gradient folded 
 middle and everything else is batch. `riesz.layout.axis` does the folding.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from dataclasses import Field, dataclass, fields
@@ -161,10 +159,6 @@ class Operator:
         device reads them as scalars and none waits for a copy.
         """
         tensors = copy.copy(self)
-        tensors._set(
-            **{
-                name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu")
-                for name in self.tunable_fields
-            }
-        )
+        for name in self.tunable_fields:
+            tensors._set(**{name: torch.tensor(getattr(self, name), dtype=torch.float64, device="cpu")})
         return tensors

@@ -1,7 +1,5 @@
 """Re-weighted L2: the part of the gradient that all channels share counts more."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -43,7 +41,7 @@ class ReweightedL2(Metric):
         return lam
 
     @classmethod
-    def from_weight(cls, w: float) -> ReweightedL2:
+    def from_weight(cls, w: float) -> "ReweightedL2":
         """The paper's printed equation, `mean(f) + (f - mean(f)) / w`, with `w > 0`: lam = w - 1, scale = 1/w.
 
         Example:

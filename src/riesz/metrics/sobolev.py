@@ -1,7 +1,5 @@
 """The Sobolev metric H1: neighbouring channels should move alike."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

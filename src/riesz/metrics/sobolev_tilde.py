@@ -1,7 +1,5 @@
 """The metric H1-tilde, the paper's main method: free translation, smooth deformation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

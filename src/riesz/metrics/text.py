@@ -1,7 +1,5 @@
 """Metrics as text, for configs, command lines and checkpoints: "sobolev-tilde(lam=0.5)"."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable
@@ -45,15 +43,21 @@ def metric(text: str | Operator) -> Operator:
             "metric: expected a riesz metric such as riesz.SobolevTilde(), or a text such as 'sobolev-tilde(lam=0.5)', "
             f"got {text!r}{hint}"
         )
+    return from_text(text)
+
+
+def from_text(text: str, others: Iterable[type[Operator]] = ()) -> Operator:
+    """The metric a text stands for, of a known kind or of one of these others."""
+    kinds = KINDS | {kind.kind_name(): kind for kind in others}
     if len(text) > 200:
         raise ValueError(f"metric: expected at most 200 characters, got {len(text)}: {text[:40]!r}...")
     form = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
     if form is None:
         raise ValueError(f"metric: expected the form 'sobolev-tilde(lam=0.5, blend=0)', got {text!r}")
     name, inside = form[1], form[2] or ""
-    if name not in KINDS:
+    if name not in kinds:
         spelt = re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", name).lower()  # SobolevTilde, sobolev_tilde
-        raise ValueError(f"metric: expected one of {', '.join(KINDS)}, got {name!r}{_did_you_mean(spelt, KINDS)}")
+        raise ValueError(f"metric: expected one of {', '.join(kinds)}, got {name!r}{_did_you_mean(spelt, kinds)}")
     settings: dict[str, object] = {}
     for setting in filter(None, (part.strip() for part in inside.split(","))):
         key, equals, value = (piece.strip() for piece in setting.partition("="))
@@ -63,7 +67,7 @@ def metric(text: str | Operator) -> Operator:
             settings[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             raise ValueError(f"metric {text!r}: expected a number, True or False for {key!r}, got {value!r}") from None
-    kind = KINDS[name]
+    kind = kinds[name]
     allowed = [field.name for field in kind.settings()]
     if unknown := [key for key in settings if key not in allowed]:
         raise ValueError(

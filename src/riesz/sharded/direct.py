@@ -271,10 +271,11 @@ class PreparedStep:
 
 
 def agree(items: Sequence[Item], settings: object) -> None:
-    """Raise on all ranks of a mesh if their metrics or settings differ.
+    """Raise on all ranks of a mesh if their parameters, metrics or settings differ.
 
-    Ranks whose metrics are of different kinds make different collectives, or none, and would wait for each other. Later
-    changes of numbers are compared by the collectives that direct, within each rank group.
+    Ranks whose metrics are of different kinds make different collectives, or none, and would wait for each other; where
+    shapes differ, so do the sizes of collectives, at which gloo ends the process. Later changes of numbers are compared
+    by the collectives that direct, within each rank group.
 
     Args:
         items: the parameters to direct, which are DTensors; their gradients are not read.
@@ -287,7 +288,7 @@ def agree(items: Sequence[Item], settings: object) -> None:
             by_mesh.setdefault(mesh, []).append(item)
     for mesh, together in by_mesh.items():
         numbers = tunable_numbers({id(item.metric): item.metric for item in together}.values())
-        work = digest([settings, numbers, *((item.name, item.axis, _kind(item.metric)) for item in together)])
+        work = digest([settings, numbers, *((_layout(item.parameter), *_described(item)) for item in together)])
         metrics = ", ".join(sorted({describe_metric(item.metric) for item in together}))
         watch_of(mesh).agree(work, f"{metrics}; {settings}".__str__)
 
@@ -297,15 +298,16 @@ def _work_by_watch(parts: Sequence[LocalPart]) -> dict[Watch, int]:
     by_watch: dict[Watch, list[LocalPart]] = {}
     for part in parts:
         by_watch.setdefault(watch_of(part.layout.mesh), []).append(part)
-    return {
-        watch: digest([(part.name, part.axis, _kind(part.metric)) for part in together])
-        for watch, together in by_watch.items()
-    }
+    return {watch: digest([_described(part) for part in together]) for watch, together in by_watch.items()}
 
 
-def _kind(metric: Operator) -> tuple[str, list[object]]:
-    """A metric but for its numbers."""
-    return metric.kind_name(), fixed_settings(metric)
+def _described(one: Item | LocalPart) -> tuple[object, ...]:
+    """Name, axis, and the metric but for its numbers."""
+    return one.name, one.axis, one.metric.kind_name(), fixed_settings(one.metric)
+
+
+def _layout(parameter: Any) -> tuple[object, ...]:
+    return tuple(parameter.shape), parameter.dtype, parameter.placements
 
 
 def _spec(item: Item) -> Any:

@@ -30,7 +30,8 @@ class DisagreementError(RuntimeError):
 def disagreement(describe: Describe) -> DisagreementError:
     return DisagreementError(
         "expected the same work on all ranks, got different ones: some parameter has a gradient on one rank and none "
-        "on another, the metric differs, or it is enabled or recording on some ranks only. "
+        "on another, or another shape, dtype or placement; the metric differs; or it is enabled or recording on some "
+        "ranks only. "
         f"On rank {dist.get_rank()}: {describe()}"
     )
 
@@ -45,7 +46,7 @@ class Watch:
 
     A rank that has waited for some seconds writes what it works at, and reads what the first that did so had written.
     Ranks at the same number of steps whose work differs all raise. A step in which nobody waits that long writes and
-    reads nothing.
+    reads nothing. What ranks agreed on is deleted: a store may outlive its process groups, as that of torchrun does.
 
     Args:
         name: of the mesh, the same on all of its ranks.
@@ -56,7 +57,6 @@ class Watch:
         self._name, self._size = f"riesz/{name}", size
         self._done = 0
         self._work = 0
-        self._agreed = ""
 
     def begin(self, work: int) -> None:
         """Begin work that all ranks of the mesh begin, after as many others as on this one."""
@@ -70,22 +70,30 @@ class Watch:
         if not on_cpu:  # an accelerator's collectives are not waited for here, and their time limits end the process
             pending.wait()
             return
-        while True:
-            try:
-                pending.wait(PATIENCE)
-                return
-            except RuntimeError:
-                if not pending.is_completed():
-                    self._compare(describe)
-                    continue
-            try:
-                pending.wait()  # it may have ended just after the time was up
-                return
-            except RuntimeError:
-                # It failed: perhaps a rank has raised and ended, and with it maybe the store.
-                with contextlib.suppress(dist.DistError):
-                    self._compare(describe)
-                raise
+        asked = False
+        while not self._ended(pending, describe):
+            self._compare(describe)
+            asked = True
+        if asked:  # the rank of the store may have ended since
+            with contextlib.suppress(dist.DistError):
+                _store().delete_key(self._key)
+
+    def _ended(self, pending: Any, describe: Describe) -> bool:
+        """Wait for a collective for some seconds; whether it ended. Raises if it failed."""
+        try:
+            pending.wait(PATIENCE)
+            return True
+        except RuntimeError:
+            if not pending.is_completed():
+                return False
+        try:
+            pending.wait()  # it may have ended just after the time was up
+            return True
+        except RuntimeError:
+            # Perhaps a rank has raised and ended, and with it maybe the store.
+            with contextlib.suppress(dist.DistError):
+                self._compare(describe)
+            raise
 
     def agree(self, work: int, describe: Describe) -> None:
         """Raise on all ranks of the mesh if they do not all come here with the same work.
@@ -101,14 +109,11 @@ class Watch:
             self.end()
 
     def _agree(self, describe: Describe) -> None:
-        store, key = _store(), f"{self._name}/{self._done}/agree"
+        store, key = _store(), f"{self._key}/agree"
         if int(store.compare_set(f"{key}/work", "", str(self._work))) != self._work:
             store.set(f"{key}/differs", "")
-        if store.add(f"{key}/count", 1) == self._size:
+        if store.add(f"{key}/came", 1) == self._size:
             store.set(f"{key}/all", "")
-            # All have left the agreement before this one.
-            for name in ("work", "differs", "count", "all"):
-                store.delete_key(f"{self._agreed}/{name}")
         ends = time.monotonic() + store.timeout.total_seconds()
         while True:
             try:
@@ -118,12 +123,19 @@ class Watch:
                 self._compare(describe)
                 if time.monotonic() > ends:
                     raise
-        if store.check([f"{key}/differs"]):
+        differs = store.check([f"{key}/differs"])
+        if store.add(f"{key}/left", 1) == self._size:
+            for name in (self._key, *(f"{key}/{part}" for part in ("work", "differs", "came", "all", "left"))):
+                store.delete_key(name)
+        if differs:
             raise disagreement(describe)
-        self._agreed = key
+
+    @property
+    def _key(self) -> str:
+        return f"{self._name}/{self._done}"
 
     def _compare(self, describe: Describe) -> None:
-        store, key = _store(), f"{self._name}/{self._done}"
+        store, key = _store(), self._key
         if int(store.compare_set(key, "", str(self._work))) != self._work:
             store.set(f"{key}/differs", "")
         if store.check([f"{key}/differs"]):

@@ -69,11 +69,11 @@ class Parabola:
         return _with(metric, riemann=False, **{str(metric.strength_field): strength})
 
     def sums(self, length: int) -> Tensor:
-        u_L = _from_middle(length) / self.n
-        return torch.stack([torch.ones_like(u_L), u_L, u_L**2 - self._spread(length)])
+        return self.basis(length).mT / self._units
 
     def basis(self, length: int) -> Tensor:
-        return self.sums(length).mT
+        u_L = _from_middle(length) / self.n
+        return torch.stack([torch.ones_like(u_L), u_L, u_L**2 - self._spread(length)], dim=1)
 
     def starts(self, length: int) -> Tensor:
         """What each term adds to mean, slope and value, from which the compiled kernels walk along a run."""
@@ -95,10 +95,8 @@ class Parabola:
         if dtype == torch.float64:
             return None
         slope = -1 / (self.lam * self.n * length)
-        return torch.tensor(
-            [[1 / length, 0.0, 0.0], [0.0, slope, 0.0], [1 / length, slope / 2, -self.n * slope / 2]],
-            dtype=torch.float64,
-        )
+        starts = [[1 / length, 0.0, 0.0], [0.0, slope, 0.0], [1 / length, slope / 2, -self.n * slope / 2]]
+        return torch.tensor(starts, dtype=torch.float64) * self._units.mT
 
     def coupling(self, run: Run, other: Run) -> Tensor:
         """X: what one sum of the other run adds to each term of this run."""
@@ -120,7 +118,13 @@ class Parabola:
             [[p0 + p1 * t + p2 * t**2, -slope, p2], [slope, -2 * p2, 0.0], [p2, 0.0, 0.0]], dtype=torch.float64
         )
         x_KK[0, 0] += p2 * (self._spread(run.length) + self._spread(other.length))
-        return x_KK
+        return x_KK * self._units.mT
+
+    @property
+    def _units(self) -> Tensor:
+        """What the sums are divided by: powers of two, so that none in float32 exceeds the largest entry."""
+        unit = 2.0 ** max(0, math.ceil(math.log2(self.n / 4)))
+        return torch.tensor([[1.0], [unit], [unit]], dtype=torch.float64)
 
     def _spread(self, length: int) -> float:
         return (length**2 - 1) / (12 * self.n**2)

@@ -180,7 +180,8 @@ class TransposingExchange(Exchange):
     def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str, permuted: bool):
         self._group, self._batches, self._backend, self._permuted = group, batches, backend, permuted
         self._shares = [-(-batch.columns // group.size) for batch in batches]
-        self._layout = (permuted, describe_layout(batches))
+        self._layout = digest((permuted, describe_layout(batches)))
+        self._metrics = list({id(batch.metric): batch.metric for batch in batches}.values())
         own, by_rank = self._sizes(group.rank), [self._sizes(rank) for rank in range(group.size)]
         sent, received = [sum(own)] * group.size, [sum(sizes) for sizes in by_rank]
         device = batches[0].device
@@ -227,8 +228,7 @@ class TransposingExchange(Exchange):
             yield flat.as_strided((stop - first, rows, share), (stride // size, share, 1), start // size)
 
     def start(self) -> None:
-        metrics = list({id(batch.metric): batch.metric for batch in self._batches}.values())
-        self._token = digest((self._layout, tunable_numbers(metrics)))
+        self._token = digest((self._layout, tunable_numbers(self._metrics)))
         for index, (batch, share) in enumerate(zip(self._batches, self._shares, strict=True)):
             columns_LC = batch.read(batch.dtype, share * self._group.size)
             (parts_WLC,) = self._views(self._rows.get(), index, self._row_spans[index])
@@ -251,8 +251,9 @@ class TransposingExchange(Exchange):
                 columns_NC = columns_NC.index_select(0, positions_N)
             pieces = torch.split(columns_NC, [view.shape[0] * view.shape[1] for view in views])
             torch._foreach_copy_(views, [piece.view(view.shape) for piece, view in zip(pieces, views, strict=True)])
-        self._back.start(self._token)
-        self._back.finish(self._token, lambda: describe(self._batches))
+        # By another digest: a rank that was interrupted may be on its next way there.
+        self._back.start(~self._token)
+        self._back.finish(~self._token, lambda: describe(self._batches))
         for index, batch in enumerate(self._batches):
             (parts_WLC,) = self._views(self._rows.get(), index, self._row_spans[index])
             batch.write(parts_WLC.transpose(0, 1).flatten(1)[:, : batch.columns])

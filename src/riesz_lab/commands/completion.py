@@ -3,8 +3,6 @@
 All words are written into the script, so that pressing Tab starts no process.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """`riesz data list | fetch NAME | verify NAME | pack NAME SOURCE`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal

@@ -4,8 +4,6 @@ Trials of one seed share their initial weights and the order of their images, so
 trial per core runs at a time. Stored trials are not trained again.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -59,9 +57,10 @@ def demo(
     from riesz_lab.report.page import html
     from riesz_lab.store import Store
     from riesz_lab.sweeps.running.display import make_display
-    from riesz_lab.sweeps.running.driver import RunSettings, drive
+    from riesz_lab.sweeps.running.driver import drive
     from riesz_lab.sweeps.running.local import Local
     from riesz_lab.sweeps.running.pending import find_pending
+    from riesz_lab.sweeps.running.worker import RunSettings
 
     if seeds < 1:
         raise ConfigError(f"seeds: expected 1 or more, got {seeds}")

@@ -1,7 +1,5 @@
 """`riesz doctor`: check versions, devices, backends and a short training; each line says ok, or what is wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from riesz_lab.commands.parsing import parse

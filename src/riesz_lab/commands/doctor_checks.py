@@ -1,7 +1,5 @@
 """The checks of `riesz doctor`: each yields its state, ok, WRONG or -, and a line."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator

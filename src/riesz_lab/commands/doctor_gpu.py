@@ -3,8 +3,6 @@
 Prints a block to paste into an issue and writes the same figures as CSV, which docs/gpu.md explains.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """`riesz figure NAME [DIR...] -o figure.svg`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`riesz inspect FILE...`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Options of the commands, read by tyro; one place for what their help looks like."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

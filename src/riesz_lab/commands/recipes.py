@@ -1,7 +1,5 @@
 """`riesz recipes`: the list, and what each one costs."""
 
-from __future__ import annotations
-
 from riesz_lab.commands.demo import METRICS, PAIRS, plain_config
 from riesz_lab.commands.parsing import parse
 from riesz_lab.recipes import RECIPES

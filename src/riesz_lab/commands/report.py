@@ -1,7 +1,5 @@
 """`riesz report DIR... -o report.html`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -52,7 +50,7 @@ def _report(
     write(target, content(chosen, report.read(*folders, margin=margin), target, title))
 
 
-def content(chosen: Format, evidence: Evidence, target: Path, title: str) -> str:
+def content(chosen: Format, evidence: "Evidence", target: Path, title: str) -> str:
     """The report as text of that format."""
     from riesz_lab.report.comparison_view import comparisons_csv
     from riesz_lab.report.markdown import markdown

@@ -1,7 +1,5 @@
 """`riesz runs [list] | compare | export | remove`."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Callable, Hashable
@@ -16,6 +14,7 @@ from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.store import MADE_BY, STATUSES, Store, StoredTrial, export, open_store
 from riesz_lab.store.comparison import read_records
 from riesz_lab.store.selection import distinguishing, record, select
+from riesz_lab.store.store import grouped
 from riesz_lab.store.trial import lock
 from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.amounts import count
@@ -80,9 +79,7 @@ def _print_comparisons(runs: Path) -> None:
 
 
 def _list_groups(trials: list[StoredTrial]) -> None:
-    groups: dict[str, list[StoredTrial]] = {}
-    for trial in trials:
-        groups.setdefault(trial.config.group, []).append(trial)
+    groups = grouped(trials)
     by_recipe: dict[str, dict[str, Config]] = {}
     for key, group in groups.items():
         by_recipe.setdefault(group[0].config.recipe, {})[key] = group[0].config

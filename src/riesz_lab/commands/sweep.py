@@ -23,55 +23,39 @@ All options: riesz sweep NAME --help
 Its trials and their cost, without running any: riesz sweep NAME --dry-run"""
 
 
+# The comments are the help of the options: tyro prints them.
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How a sweep is run."""
 
-    trials: int | None = None
-    """Seeds per arm; the sweep's own number if not given."""
+    trials: int | None = None  # Seeds per arm; the sweep's own number if not given.
+    # Only arms whose label, recipe or metric contains one of these texts, and the baselines they need.
     only: tuple[str, ...] = ()
-    """Only arms whose label, recipe or metric contains one of these texts, and the baselines they need."""
-    dry_run: bool = False
-    """Print the trials and what they would cost, and stop."""
-    table: bool = False
-    """Print the table of the complete trials, and stop."""
+    dry_run: bool = False  # Print the trials and what they would cost, and stop.
+    table: bool = False  # Print the table of the complete trials, and stop.
+    # Compare scores of the last epoch, or of the best one (chosen by looking at the test set: flattering).
     which: Literal["last", "best"] = "last"
-    """Compare scores of the last epoch, or of the best one (chosen by looking at the test set: flattering)."""
-    output: Path | None = None
-    """Also write the table to this file (.csv or .parquet)."""
+    output: Path | None = None  # Also write the table to this file (.csv or .parquet).
 
+    # First choose each arm's learning rate on held-out training images: one grid, equally often for every arm.
     tune_lr: bool = False
-    """First choose each arm's learning rate on held-out training images: one grid, equally often for every arm."""
-    lr_factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
-    """The grid, as multiples of the recipe's rate."""
-    tune_trials: int = 2
-    """Seeds per arm and rate of the grid; other seeds than the final trials have."""
-    hold_out: int | None = None
-    """Training images to tune on; a tenth of them if not given."""
+    lr_factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)  # The grid, as multiples of the recipe's rate.
+    tune_trials: int = 2  # Seeds per arm and rate of the grid; other seeds than the final trials have.
+    hold_out: int | None = None  # Training images to tune on; a tenth of them if not given.
 
-    workers: int | None = None
-    """Trials at once; one per core (or GPU) if not given. The cores are divided among them."""
-    threads: int | None = None
-    """Threads of each worker; its share of the cores if not given."""
+    workers: int | None = None  # Trials at once; one per core (or GPU) if not given. The cores are divided among them.
+    threads: int | None = None  # Threads of each worker; its share of the cores if not given.
+    # local: processes on this machine. ray: a Ray cluster, for several machines that share the folders.
     executor: Literal["local", "ray"] = "local"
-    """local: processes on this machine. ray: a Ray cluster, for several machines that share the folders."""
-    address: str | None = None
-    """Address of the Ray cluster; one is started on this machine if not given."""
-    retries: int = 5
-    """How often a trial is continued after its worker was killed."""
-    retry_failed: bool = False
-    """Train failed trials again."""
-    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """auto takes a GPU if there is one."""
-    save_every: float = 60.0
-    """Seconds between two checkpoints."""
+    address: str | None = None  # Address of the Ray cluster; one is started on this machine if not given.
+    retries: int = 5  # How often a trial is continued after its worker was killed.
+    retry_failed: bool = False  # Train failed trials again.
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # auto takes a GPU if there is one.
+    save_every: float = 60.0  # Seconds between two checkpoints.
 
-    runs: Path = Path("runs")
-    """Folder of all trials."""
-    data_dir: Path | None = None
-    """Folder of the datasets; RIESZ_DATA, or the user's cache, if not given."""
-    progress: progress.Kind = "auto"
-    """live in a terminal, plain lines elsewhere, or none."""
+    runs: Path = Path("runs")  # Folder of all trials.
+    data_dir: Path | None = None  # Folder of the datasets; RIESZ_DATA, or the user's cache, if not given.
+    progress: progress.Kind = "auto"  # live in a terminal, plain lines elsewhere, or none.
 
 
 def run(arguments: list[str]) -> int:
@@ -90,8 +74,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _list() -> str:
-    rows = []
-    for name, make in SWEEPS.items():
-        made = make()
-        rows.append((name, str(len(made.arms)), str(len(made.all_configs())), made.about))
+    rows = [(name, str(len(each.arms)), str(len(each.all_configs())), each.about) for name, each in SWEEPS.items()]
     return table(("sweep", "arms", "trials", "question"), rows, right=(1, 2))

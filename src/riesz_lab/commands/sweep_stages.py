@@ -12,9 +12,10 @@ from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Sweep, results, tuning
 from riesz_lab.sweeps.dry_run import print_dry_run
 from riesz_lab.sweeps.running.display import make_display
-from riesz_lab.sweeps.running.driver import RunSettings, drive
+from riesz_lab.sweeps.running.driver import drive
 from riesz_lab.sweeps.running.executors import make_executor
 from riesz_lab.sweeps.running.pending import find_pending
+from riesz_lab.sweeps.running.worker import RunSettings
 from riesz_lab.tasks import task_class
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.utils.amounts import count

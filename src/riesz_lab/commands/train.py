@@ -31,22 +31,17 @@ All settings of a recipe and their values: riesz train RECIPE --help
 Example: riesz train demo --metric "sobolev-tilde(lam=0.5)" --batch-size 8 --seed 3"""
 
 
+# The comments are the help of the options: tyro prints them.
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """Where the trial runs and what is shown of it; not part of its identity."""
 
-    runs: Path = Path("runs")
-    """Folder of all trials."""
-    data_dir: Path | None = None
-    """Folder of the datasets; RIESZ_DATA, or the user's cache, if not given."""
-    save_every: float = 60.0
-    """Seconds between two checkpoints; 0 saves after each step."""
-    threads: int | None = None
-    """Threads on the CPU; as torch finds best, if not given."""
-    progress: progress.Kind = "auto"
-    """live in a terminal, plain lines elsewhere, or none."""
-    tensorboard: bool = False
-    """Also write TensorBoard logs into the trial's directory."""
+    runs: Path = Path("runs")  # Folder of all trials.
+    data_dir: Path | None = None  # Folder of the datasets; RIESZ_DATA, or the user's cache, if not given.
+    save_every: float = 60.0  # Seconds between two checkpoints; 0 saves after each step.
+    threads: int | None = None  # Threads on the CPU; as torch finds best, if not given.
+    progress: progress.Kind = "auto"  # live in a terminal, plain lines elsewhere, or none.
+    tensorboard: bool = False  # Also write TensorBoard logs into the trial's directory.
 
 
 @dataclass(frozen=True, kw_only=True)

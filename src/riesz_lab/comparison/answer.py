@@ -1,7 +1,5 @@
 """The result of a comparison: the table of all arms, and the answer in words."""
 
-from __future__ import annotations
-
 import html
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Settings of the user's function are stored in the config's `model_options`, besi
 trial without settings has the id it had before there were any.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the user's loop is handed: `attach(optimizer, model)`, and `attach.log(...)` for curves."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Mapping

@@ -1,9 +1,6 @@
 """What is shown while a comparison runs: a line per trial and, in a terminal, a table of narrowing intervals."""
 
-from __future__ import annotations
-
 import math
-import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,6 +9,7 @@ from riesz_lab.errors import printable
 from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.statistics.verdict import format_signed
 from riesz_lab.utils.amounts import count
+from riesz_lab.utils.terminal import can_redraw
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -86,7 +84,7 @@ class LiveDisplay(Display):
         if self.last is not None:
             super().look(replace(self.last, active=list(self.last.judged)))
 
-    def table(self) -> RenderableType:
+    def table(self) -> "RenderableType":
         from rich.table import Table
         from rich.text import Text
 
@@ -106,7 +104,7 @@ class LiveDisplay(Display):
 
 
 def make_display(live: bool, say: Callable[[str], None]) -> Display:
-    return LiveDisplay() if live and sys.stdout.isatty() else Display(say)
+    return LiveDisplay() if live and can_redraw() else Display(say)
 
 
 def describe_look(judged: Sequential, percent: bool) -> str:

@@ -1,7 +1,6 @@
 """`riesz_lab.compare`: tune if asked to, run the trials, and answer."""
 
-from __future__ import annotations
-
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -129,13 +128,13 @@ def compare(
     answer = _answer(trials, sweep, size)
     judged = judge_table(answer, size)
     per_trial = sum(trials.seconds.values()) / max(1, len(trials.seconds))
-    other = without(answer, find_outliers(answer))
+    other = without(answer, find_outliers(answer), None if verdicts is None else verdicts.pairs)
     looks = {} if verdicts is None else judge_table(other, Margin(answer.sweep.margin), len(verdicts.arms))
     answer = replace(
         answer,
         tuned=tuned,
         verdicts=verdicts,
-        plan=make_plan(judged, per_trial) if plan else None,
+        plan=make_plan(judged, per_trial, workers or os.cpu_count() or 1) if plan else None,
         command=command,
         takes_rate=not tune and "lr" not in settings and user.takes("lr"),
         # A comparison of a fixed number of pairs has no place beside a sequential one.

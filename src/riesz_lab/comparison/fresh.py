@@ -5,8 +5,6 @@
 Whatever ends the training, the next call puts back what was not replaced.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The user's function: which of the two forms it has, its name, and the settings it takes. Checked before any trial."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -218,4 +218,6 @@ def _is_written(name: str, member: Any) -> bool:
 def _member(member: Any) -> Any:
     if isinstance(member, property):
         return member.fget, member.fset, member.fdel
-    return getattr(member, "__func__", member)
+    if isinstance(member, (staticmethod, classmethod)):
+        return type(member).__name__, member.__func__
+    return member

@@ -1,7 +1,5 @@
 """The largest difference that does not matter: in the unit of the score, in points, or in standard deviations."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics
@@ -10,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from riesz_lab.errors import ConfigError
+from riesz_lab.store.result import is_percent
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,14 @@ class Margin:
         spread = math.sqrt(statistics.fmean(variances)) if variances else 0.0
         # Without any spread every difference matters; a margin must be above zero.
         return self.size * spread if spread > 0 else math.ulp(1.0)
+
+    def check(self, score: str) -> None:
+        """Refuse a margin that no difference of fractions could exceed: 1 is 100 points."""
+        if is_percent(score) and self.unit != "sd" and self.value(percent=True) >= 1:
+            raise ConfigError(
+                f"margin: expected less than 1 for {score!r}, a fraction, got {self.size:g}{self.unit}; one point is "
+                "0.01, or 1points"
+            )
 
     def __str__(self) -> str:
         return {"": f"{self.size:g}", "points": f"{self.size:g} points", "sd": f"{self.size:g} sd"}[self.unit]

@@ -1,12 +1,10 @@
 """Trials far from all others: named first, with the result without them beside, never instead."""
 
-from __future__ import annotations
-
 import statistics
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from riesz_lab.statistics import paired
+from riesz_lab.statistics import holm, paired
 from riesz_lab.sweeps import Row, Table
 
 FAR = 8.0
@@ -52,29 +50,41 @@ def find_outliers(table: Table) -> list[Outlier]:
     return found
 
 
-def without(table: Table, outliers: list[Outlier]) -> Table:
-    """The comparisons that an outlier takes part in, with all pairs of outlying trials left out; no other row."""
+def without(table: Table, outliers: list[Outlier], pairs: Mapping[str, int] | None = None) -> Table:
+    """The comparisons that an outlier takes part in, with all pairs of outlying trials left out; no other row.
+
+    Args:
+        table: the trials.
+        outliers: those far from all others.
+        pairs: by label, how many pairs an arm was judged by; all if None.
+    """
     left_out = {(each.label, each.key) for each in outliers}
     rows: dict[str, Row] = {}
+    compared = table.comparisons
     for label, row in table.rows.items():
         if row.comparison is None or row.arm.baseline is None:
             continue
         base = table.rows[row.arm.baseline]
-        keys = {key for key in base.scores if (label, key) in left_out or (base.arm.label, key) in left_out}
+        judged = list(base.scores)[: pairs[label] if pairs else None]
+        keys = {key for key in judged if (label, key) in left_out or (base.arm.label, key) in left_out}
         if keys:
+            keys |= base.scores.keys() - judged
             before, after = _drop(base, keys), _drop(row, keys)
-            comparison = paired(
+            compared[label] = paired(
                 before.scores,
                 after.scores,
                 margin=row.comparison.margin,
                 higher_is_better=row.comparison.higher_is_better,
                 percent=row.comparison.percent,
+                collapsed=table.sweep.collapsed,
             )
             # Each comparison with a baseline of its own: other arms may have other outliers.
             own = f"{base.arm.label} for {label}"
-            rows[own] = replace(before, arm=replace(base.arm, label=own))
-            rows[label] = replace(after, arm=replace(row.arm, baseline=own), comparison=comparison)
-    return replace(table, rows=rows)
+            rows[own] = replace(before, arm=replace(base.arm, label=own, baseline=None), comparison=None)
+            rows[label] = replace(after, arm=replace(row.arm, baseline=own))
+    # The same family of claims as in the whole table: those with outliers, and the others as they were.
+    corrected = holm(compared, table.sweep.family)
+    return replace(table, rows={label: replace(row, comparison=corrected.get(label)) for label, row in rows.items()})
 
 
 def _drop(row: Row, keys: set[Hashable]) -> Row:

@@ -4,8 +4,6 @@ The loop ends with its score: a number; or a dict, named tuple or dataclass with
 tuning, another one on held-out data as `held_out`. It may be a generator that yields the scores of each epoch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

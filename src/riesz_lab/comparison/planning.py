@@ -1,7 +1,5 @@
 """After a pilot: how many pairs would show the margin, and what they would take here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from scipy import stats
@@ -30,12 +28,13 @@ class Plan:
     arms: dict[str, ArmPlan]
 
 
-def make_plan(judged: dict[str, Sequential], seconds: float) -> Plan:
+def make_plan(judged: dict[str, Sequential], seconds: float, workers: int = 1) -> Plan:
     """From the spread of a pilot's differences.
 
     Args:
         judged: the pilot, by arm.
         seconds: of one trial.
+        workers: trials at once.
 
     Returns:
         The plan; hours are those of the arm's own trials and of its baseline's, beyond the pilot.
@@ -44,7 +43,8 @@ def make_plan(judged: dict[str, Sequential], seconds: float) -> Plan:
     for label, pilot in judged.items():
         effect = pilot.margin / pilot.spread if pilot.spread > 0 else float("inf")
         sure = PILOT + 1 if effect > 20 else pairs_needed(float(f"{effect:.3g}"), pilot.alpha, POWER)
-        hours = None if sure is None else 2 * max(0, sure - pilot.n) * seconds / 3600
+        # Both trials of a pair may run at once; the next pair waits for them.
+        hours = None if sure is None else (2 if workers == 1 else 1) * max(0, sure - pilot.n) * seconds / 3600
         arms[label] = ArmPlan(sure, fixed_pairs(effect, pilot.alpha), hours)
     return Plan(next(iter(judged.values())).margin, arms)
 

@@ -1,7 +1,5 @@
 """What is asked, checked before anything is trained; and the list of its trials, without training any."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +74,8 @@ def ask(
             f"score and its direction are for train(attach, seed); {user.name!r} is trained by the lab's loop, "
             "which scores test accuracy, or else test loss"
         )
+    if user.trains:
+        size.check(score)
     names = expand_metrics(metrics)
     check_settings(user, [*settings, *tune])
     grid = start_grid(user, tune, dict(settings))

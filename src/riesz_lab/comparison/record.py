@@ -4,8 +4,6 @@ The id in the file's name stands for the arms and their settings, so that the sa
 the file.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A function by name, for processes that import it themselves: "path/to/file.py:train" or "package.module:train"."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Seeds for all arms: a fixed number, or more until every arm has a conclusion."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -33,12 +31,15 @@ class Verdicts:
     Attributes:
         arms: the judgement of every arm that has a baseline, at its last look.
         hopeless: arms that were stopped because no conclusion was in reach, by the pairs they had.
+        pairs: how many pairs each arm was judged by, with those that have no difference. The store may hold more: a
+            control is compared with an arm that was stopped before it.
         budget: the most pairs.
     """
 
     budget: int
     arms: dict[str, Sequential] = field(default_factory=dict)
     hopeless: dict[str, int] = field(default_factory=dict)
+    pairs: dict[str, int] = field(default_factory=dict)
 
 
 def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) -> tuple[Sweep, Verdicts]:
@@ -56,13 +57,14 @@ def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) ->
         trials.run(batch, f"pair {count}")
         table = results(replace(sweep, trials=count), Store(trials.runs / sweep.name))
         verdicts.arms |= {label: each for label, each in judge_table(table, margin).items() if label in active}
+        verdicts.pairs |= dict.fromkeys(active, count)
         if count < LEAST_PAIRS:
             continue
         looked_at = list(active)
         for label in looked_at:
             judged = verdicts.arms[label]
-            if judged.conclusion == "undecided" and judged.hopeless(budget) and count < budget:
-                verdicts.hopeless[label] = judged.n
+            if judged.conclusion == "undecided" and judged.hopeless(budget, count) and count < budget:
+                verdicts.hopeless[label] = count
             if judged.conclusion != "undecided" or label in verdicts.hopeless:
                 active.remove(label)
         note = f"{count} of at most {budget} pairs"

@@ -1,7 +1,5 @@
 """Run the trials of a comparison as those of a sweep are run, or read what is stored of them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence
@@ -21,13 +19,13 @@ from riesz_lab.errors import LabError
 from riesz_lab.store import Result, StoredTrial, read_trial
 from riesz_lab.store.files import Row
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps.running.driver import RunSettings, Watcher, drive
+from riesz_lab.sweeps.running.driver import Watcher, drive
 from riesz_lab.sweeps.running.executor import Executor
 from riesz_lab.sweeps.running.executors import Kind, make_executor
 from riesz_lab.sweeps.running.in_process import InProcess
 from riesz_lab.sweeps.running.local import check_share
 from riesz_lab.sweeps.running.pending import Pending, find_pending
-from riesz_lab.sweeps.running.worker import Train, TrialJob
+from riesz_lab.sweeps.running.worker import RunSettings, Train, TrialJob
 from riesz_lab.training import progress
 from riesz_lab.training.trainer import train as train_trial
 from riesz_lab.utils.importing import load_object

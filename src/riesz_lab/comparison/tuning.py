@@ -4,8 +4,6 @@ A best value at the edge of the grid extends the grid on that side, for all arms
 Tuning has seeds of its own, so the final trials decide nothing that they are judged by.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
@@ -75,7 +73,7 @@ def start_grid(function: UserFunction, names: Sequence[str], settings: Values) -
             given = getattr(Config(), name, None)
         values: list[Any] = given if isinstance(given, list) else [given]
         if len(values) == 1 and _is_number(values[0]) and values[0] > 0:
-            values = [type(values[0])(values[0] * factor) for factor in Tuning().factors]
+            values = list(dict.fromkeys(_times(values[0], factor) for factor in Tuning().factors))
         if len(set(map(repr, values))) < 2:
             raise ConfigError(
                 f"tune: expected a grid for {name!r}, such as --set {name}=0.01,0.03,0.1, or a number above 0 as its "
@@ -167,6 +165,11 @@ def _best(scores: dict[Point, float | None], grid: Grid, label: str, higher: boo
         for point, score in finite.items()
     ]
     return dict(zip(grid, min(ranked)[2], strict=True))
+
+
+def _times(value: Any, factor: float) -> Any:
+    """A multiple of a number; a count stays a count."""
+    return max(1, round(value * factor)) if isinstance(value, int) else value * factor
 
 
 def _is_number(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import riesz
 from riesz_lab.comparison.arms import format_value, settings_of
@@ -14,7 +14,7 @@ from riesz_lab.comparison.rounds import judge_table
 from riesz_lab.config import OWN, Config
 from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.sequential import Sequential, half_width, pairs_needed
-from riesz_lab.statistics.verdict import format_signed, format_size
+from riesz_lab.statistics.verdict import LEAST_PAIRS, describe_p, format_signed, format_size
 from riesz_lab.training.progress import clock
 from riesz_lab.utils.amounts import count
 
@@ -44,6 +44,12 @@ def _fixed(answer: Answer, label: str, comparison: Comparison) -> str:
     if verdict == "no evidence":
         pairs = fixed_pairs(comparison.margin / _spreads(answer)[label], 0.05 / max(1, comparison.family))
         return f"Undecided on {name} after {comparison.n} pairs: {size}; {_settle(answer, pairs, comparison.margin)}."
+    if verdict in WAS and comparison.equivalent:
+        less = f"but by less than {format_size(comparison.margin, answer.percent)}"
+        return f"{name} {WAS[verdict]}, {less}: {size}{_where(answer)}, {comparison.n} pairs."
+    if verdict == "no difference" and max(map(abs, comparison.interval)) >= comparison.margin:
+        p = comparison.p_margin if comparison.p_margin_holm is None else comparison.p_margin_holm
+        size += f", {describe_p(p or 0.0)} of two one-sided tests"
     return _claim(answer, name, verdict, size, comparison.n, comparison.margin)
 
 
@@ -52,6 +58,8 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     if judged.identical and judged.conclusion == "no difference":
         margin = format_size(judged.margin, answer.percent)
         return f"{name} makes no difference larger than {margin}: identical scores in all {count(judged.n, 'pair')}."
+    if judged.conclusion == "undecided" and any(judged.diverged):
+        return _left_out(answer, label, judged)
     if judged.interval is None:
         return f"Undecided on {name} after {count(judged.n, 'pair')}: the differences have no spread to judge by."
     size = _size(answer, judged.difference, judged.interval)
@@ -62,6 +70,19 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     why = f"; {stopped}" if label in answer.verdicts.hopeless else ""
     pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
     return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_settle(answer, pairs, judged.margin)}."
+
+
+def _left_out(answer: Answer, label: str, judged: Sequential) -> str:
+    """Pairs in which one side diverged have no difference; what the others show would flatter that side."""
+    assert answer.verdicts is not None
+    baseline, method = (each or "none" for each in judged.diverged)
+    pairs = count(answer.verdicts.pairs[label], "pair")
+    who = f"it alone diverged in {method} of {pairs}, {answer.rows[label].arm.baseline} alone in {baseline}"
+    stopped = "; it was stopped" if label in answer.verdicts.hopeless else ""
+    if not judged.n:
+        return f"No claim on {_name(answer, label)}: {who}{stopped}."
+    size = _size(answer, judged.difference, judged.interval or (-math.inf, math.inf))
+    return f"No claim on {_name(answer, label)}: {who}; the {judged.n} that are left have {size}{stopped}."
 
 
 def _claim(answer: Answer, name: str, verdict: str, size: str, pairs: int, margin: float) -> str:
@@ -114,14 +135,29 @@ def _plan(answer: Answer) -> list[str]:
             lines.append(f"  {label}: more than 2,000 pairs; a wider margin needs fewer")
             continue
         fixed = "" if arm.fixed is None else f"; {arm.fixed} if their number is fixed in advance"
-        hours = f"{arm.hours:.1f} hours" if arm.hours >= 1 else f"{60 * arm.hours:.0f} minutes"
-        lines.append(f"  {label}: {arm.until_sure} pairs with --until-sure, {hours} here{fixed}")
-    return [*lines, "A pilot of three pairs knows the spread only within a factor of about 3; the pairs, of about 9."]
+        lines.append(f"  {label}: {arm.until_sure} pairs with --until-sure, {_duration(arm.hours)} here{fixed}")
+    return [
+        *lines,
+        "Three pairs tell the spread within a factor of 3, nine times out of ten; so the number of pairs may be 9 times"
+        " as large.",
+    ]
+
+
+def _duration(hours: float) -> str:
+    if hours >= 1:
+        return f"about {hours:.1f} hours"
+    return "about a minute" if (minutes := round(60 * hours)) < 2 else f"about {minutes} minutes"
 
 
 def warnings(answer: Answer) -> list[str]:
-    """Outlying and diverged trials, and arms at the edge of a grid."""
+    """A margin that excludes nothing, outlying and diverged trials, and arms at the edge of a grid."""
     lines = []
+    scores = [score for row in answer.rows.values() for score in row.scores.values() if score is not None]
+    if scores and min(scores) >= 0 and max(scores) < answer.sweep.margin:
+        lines.append(
+            f"The margin, {answer.sweep.margin:g}, is larger than every score ({min(scores):.3g} to {max(scores):.3g}):"
+            " no method could exceed it. Give a smaller one with --margin."
+        )
 
     def shown(value: float) -> str:
         return f"{100 * value:.2f}%" if answer.percent else f"{value:.4g}"
@@ -132,6 +168,8 @@ def warnings(answer: Answer) -> list[str]:
             f"{shown(each.low)} to {shown(each.high)}. It counts in the answer."
         )
     for label, judged in answer.without_outliers.items():
+        if judged.n < LEAST_PAIRS:
+            continue
         without = judged.sentence if isinstance(judged, Comparison) else describe_look(judged, answer.percent)
         lines.append(f"  Without such trials, {label}: {without}.")
     for label, row in answer.rows.items():
@@ -152,48 +190,56 @@ def next_steps(answer: Answer) -> list[str]:
     if answer.plan is not None:
         pairs = [arm.until_sure for arm in answer.plan.arms.values()]
         most = max((each for each in pairs if each is not None), default=None)
-        return [] if most is None else ["Next: " + _command(answer, f"--until-sure --budget {most}", most)]
+        return [] if most is None else ["Next: " + _command(answer, until_sure=True, budget=most)]
     if gains:
         best = max(gains, key=lambda label: gains[label])
         steps.append(f"Next: {attach_line(answer.rows[best].arm.config)}{_with(answer.tuned, best)}")
+    failed = [label for label, each in _judged(answer).items() if any(each.diverged)]
     if answer.takes_rate:
+        looks = {} if answer.verdicts is None else {"until_sure": True, "budget": answer.verdicts.budget}
         steps.append(
             ("Then" if steps else "Next")
             + ": a metric also changes the length of steps; compare at each arm's best rate: "
-            + _command(answer, "--tune lr", None)
+            + _command(answer, tune=["lr"], **looks)
         )
+    elif failed and not steps:
+        stable = "a smaller learning rate, or riesz.schedule.warmup(steps), may prevent it"
+        steps.append(f"Next: find out why trials diverged; {stable}.")
     elif open_ := _open(answer):
         if (most := max((pairs for pairs in open_.values() if pairs is not None), default=None)) is None:
             steps.append(f"Next: ask for less, such as --margin {_reachable(answer)}")
         else:
-            steps.append("Next: " + _command(answer, f"--until-sure --budget {max(most, 10)}", max(most, 10)))
+            steps.append("Next: " + _command(answer, until_sure=True, budget=max(most, 10)))
     return steps or ["Next: nothing to change; keep the plain optimizer."]
 
 
 def _gains(answer: Answer) -> dict[str, float]:
-    """The arms that help, by how much; channels in a random order are a control, not advice."""
+    """The arms that help by as much as matters; channels in a random order are a control, not advice."""
     if answer.verdicts is not None:
         judged = answer.verdicts.arms.items()
         gains = {label: abs(each.difference) for label, each in judged if each.conclusion == "better"}
     else:
         compared = answer.comparisons.items()
-        gains = {label: abs(each.difference) for label, each in compared if each.verdict == "better"}
+        helps = {label: each for label, each in compared if each.verdict == "better" and not each.equivalent}
+        gains = {label: abs(each.difference) for label, each in helps.items()}
     return {label: gain for label, gain in gains.items() if answer.rows[label].arm.config.control != "permuted"}
 
 
 def _open(answer: Answer) -> dict[str, int | None]:
     """The arms without a conclusion, and the pairs that would settle the margin with looks after each."""
-    if answer.verdicts is not None:
-        judged = {k: each for k, each in answer.verdicts.arms.items() if each.conclusion == "undecided"}
-    else:
-        of_table = judge_table(answer, Margin(answer.sweep.margin))
-        judged = {
-            k: each for k, each in of_table.items() if answer.comparisons[k].verdict in ("no evidence", "no claim")
-        }
     return {
         label: pairs_needed(float(f"{each.margin / each.spread:.3g}"), each.alpha) if each.spread > 0 else 10
-        for label, each in judged.items()
+        for label, each in _judged(answer).items()
+        if not any(each.diverged)  # more pairs do not undo that
     }
+
+
+def _judged(answer: Answer) -> dict[str, Sequential]:
+    """The arms without a conclusion, as looks after every pair would judge them."""
+    if answer.verdicts is not None:
+        return {k: each for k, each in answer.verdicts.arms.items() if each.conclusion == "undecided"}
+    of_table = judge_table(answer, Margin(answer.sweep.margin))
+    return {k: each for k, each in of_table.items() if answer.comparisons[k].verdict in ("no evidence", "no claim")}
 
 
 def _reachable(answer: Answer) -> str:
@@ -203,11 +249,16 @@ def _reachable(answer: Answer) -> str:
     return f"{100 * size:.2g}points" if answer.percent else f"{size:.2g}"
 
 
-def _command(answer: Answer, options: str, budget: int | None) -> str:
-    if answer.command:
-        return f"{answer.command} {options}"
-    call = 'tune=["lr"]' if budget is None else f"until_sure=True, budget={budget}"
-    return f"riesz_lab.compare({answer.function}, {call}, ...)"
+def _command(answer: Answer, **options: Any) -> str:
+    """The command that was given, with options added; or the call, in Python."""
+    if not answer.command:
+        call = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"riesz_lab.compare({answer.function}, {call}, ...)"
+    words = [answer.command]
+    for name, value in options.items():
+        words.append(f"--{name.replace('_', '-')}")
+        words += [] if value is True else value if isinstance(value, list) else [str(value)]
+    return " ".join(words)
 
 
 def attach_line(config: Config) -> str:

@@ -1,7 +1,5 @@
 """Does this trained network have the regularity that the method assumes?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,21 +19,14 @@ DIRECTIONS = ("output", "input")
 
 @dataclass(frozen=True)
 class Layer:
-    """One weight.
-
-    Attributes:
-        shape: output channels first.
-        stripes_OI: the weight's central tap, output x input, which shows stripes as an image.
-        output, input: the regularity along each axis; None where the axis is too short.
-        skipped: why nothing was computed; empty otherwise.
-    """
+    """One weight."""
 
     name: str
-    shape: tuple[int, ...]
-    stripes_OI: Array | None = None
-    output: Regularity | None = None
+    shape: tuple[int, ...]  # output channels first
+    stripes_OI: Array | None = None  # the weight's central tap, output x input, which shows stripes as an image
+    output: Regularity | None = None  # the regularity along each axis; None where the axis is too short
     input: Regularity | None = None
-    skipped: str = ""
+    skipped: str = ""  # why nothing was computed; empty otherwise
 
     def regularities(self) -> list[tuple[str, Regularity]]:
         """The directions that could be examined, with their regularity."""
@@ -45,16 +36,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The regularity of the weights in one file.
+    """The regularity of the weights in one file."""
 
-    Attributes:
-        name: the file.
-        ignored: number of other tensors (biases, norms, buffers).
-    """
-
-    name: str
+    name: str  # the file
     layers: tuple[Layer, ...]
-    ignored: int
+    ignored: int  # number of other tensors (biases, norms, buffers)
 
     def along(self, direction: str) -> list[tuple[Layer, Regularity]]:
         """The layers that could be examined along a direction."""
@@ -63,8 +49,17 @@ class Inspection:
     def ordered(self, direction: str) -> list[str]:
         """Layers whose neighbours are more alike than in random order, at 5% over all layers (Holm)."""
         pairs = self.along(direction)
-        ps = adjusted([regularity.p for _, regularity in pairs])
-        return [layer.name for (layer, _), p in zip(pairs, ps, strict=True) if p is not None and p < 0.05]
+        return self._significant(pairs, [regularity.p for _, regularity in pairs])
+
+    def with_common_part(self, direction: str) -> list[str]:
+        """Layers whose filters are alike in any order, at 5% over all layers (Holm)."""
+        pairs = self.along(direction)
+        alike = self._significant(pairs, [regularity.level_p for _, regularity in pairs])
+        return [layer.name for layer, regularity in pairs if layer.name in alike and regularity.level > 0]
+
+    def _significant(self, pairs: list[tuple[Layer, Regularity]], ps: list[float]) -> list[str]:
+        corrected = zip(pairs, adjusted(ps), strict=True)
+        return [layer.name for (layer, _), p in corrected if p is not None and p < 0.05]
 
     @property
     def size(self) -> str:
@@ -72,25 +67,37 @@ class Inspection:
         return f"{count(len(self.layers), 'weight')}, {count(self.ignored, 'other tensor')}"
 
     @property
-    def verdict(self) -> str:
-        """One sentence."""
+    def findings(self) -> list[tuple[str, str, str]]:
+        """Per assumption: a question, its answer ("Yes", "In part" or "No"), and what that rests on."""
         examined = [regularity for _, regularity in self.along("output")]
         if not examined:
-            return (
-                f"Nothing can be said: no weight has {MIN_FILTERS} filters or more along the output to compare"
-                f" ({self.size})."
-            )
-        total, ordered = len(examined), len(self.ordered("output"))
-        shared = sum(regularity.has_common_part for regularity in examined)
+            least = f"no weight has {MIN_FILTERS} filters or more along the output to compare"
+            return [("Are filters alike?", "Nothing can be said", f"{least} ({self.size}).")]
+        ordered, shared = len(self.ordered("output")), len(self.with_common_part("output"))
         order = float(np.mean([regularity.order for regularity in examined]))
         level = float(np.mean([regularity.level for regularity in examined]))
-        answer = "Yes" if 2 * ordered > total else "In part" if ordered else "No"
-        return (
-            f"{answer}: along the output, neighbouring filters are more alike than in random order in {ordered} of"
-            f" {total} layers (mean excess correlation {order:+.3f}), which is what a Sobolev metric assumes; and"
-            f" filters share a common part in {shared} of {total} (mean correlation {level:+.3f}), which is what"
-            " re-weighted L2 assumes."
-        )
+        total = count(len(examined), "layer")
+        return [
+            (
+                "Are neighbouring filters along the output alike, as Sobolev metrics assume?",
+                _answer(ordered, len(examined)),
+                f"more than in random order in {ordered} of {total} (mean excess correlation {order:+.3f}).",
+            ),
+            (
+                "Do all filters have a common part, as re-weighted L2 assumes?",
+                _answer(shared, len(examined)),
+                f"their correlation is above zero in {shared} of {total} (mean {level:+.3f}).",
+            ),
+        ]
+
+    @property
+    def verdict(self) -> str:
+        """A question and its answer per assumption."""
+        return " ".join(f"{question} {answer}: {reason}" for question, answer, reason in self.findings)
+
+
+def _answer(found: int, total: int) -> str:
+    return "Yes" if 2 * found > total else "In part" if found else "No"
 
 
 def inspect(path: Path | str, layers: Layers = "conv") -> Inspection:

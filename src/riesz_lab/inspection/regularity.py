@@ -17,8 +17,6 @@ normalisation of the filters taken as given.
 Everything follows from the n x n matrices of products: an order costs n^2, and curve(1) of an order only n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,33 +38,19 @@ MAX_FILTERS = 2048
 
 @dataclass(frozen=True)
 class Regularity:
-    """The regularity along one axis.
+    """The regularity along one axis."""
 
-    Attributes:
-        n: number of filters.
-        curve_D, error_D: mean correlation at distance 1..n-1 and the half width of its 95% interval.
-        band_2D: lower and upper end of the shuffled curves' band.
-        level, level_error: mean correlation of all pairs, half width of its 95% interval.
-        order: curve(1) - level.
-        p: of curve(1) under random orders, one-sided: the method assumes that neighbours are alike.
-        spectrum_F, spectrum_band_2F: share of the power at frequency 0..n//2, and the shuffled one's band.
-    """
-
-    n: int
-    curve_D: Array
-    error_D: Array
-    band_2D: Array
-    level: float
-    level_error: float
-    order: float
-    p: float
-    spectrum_F: Array
-    spectrum_band_2F: Array
-
-    @property
-    def has_common_part(self) -> bool:
-        """Whether the 95% interval of the level lies above 0."""
-        return self.level > self.level_error
+    n: int  # number of filters
+    curve_D: Array  # mean correlation at distance 1..n-1
+    error_D: Array  # the half width of its 95% interval
+    band_2D: Array  # lower and upper end of the shuffled curves' band
+    level: float  # mean correlation of all pairs
+    level_error: float  # the half width of its 95% interval
+    level_p: float  # that the true level is zero, two-sided, by the same t distribution
+    order: float  # curve(1) - level
+    p: float  # of curve(1) under random orders, one-sided: the method assumes that neighbours are alike
+    spectrum_F: Array  # share of the power at frequency 0..n//2
+    spectrum_band_2F: Array  # the band of the shuffled ones
 
 
 def correlation_curve(weight_NCK: Array, order: Callable[[int], NDArray[np.int64]] | None = None) -> Array | None:
@@ -98,7 +82,7 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
     clusters_CNK = unit_NCK.transpose(1, 0, 2)
     if len(clusters_CNK) < MIN_FILTERS:
         clusters_CNK = flat_NM.T[:, :, None]
-    curve_D, error_D, level, level_error = _curve(clusters_CNK)
+    curve_D, error_D, level, level_error, level_p = _curve(clusters_CNK)
     rng = np.random.default_rng([seed, n])
     orders_PN = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (BAND_ORDERS, 1)), axis=1)
     weight_NCK = np.asarray(weight_NCK[:n], dtype=np.float64)
@@ -112,6 +96,7 @@ def regularity(weight_NCK: Array, seed: int = 0) -> Regularity | None:
         band_2D=np.quantile(shuffled_PD, (0.025, 0.975), axis=0),
         level=level,
         level_error=level_error,
+        level_p=level_p,
         order=float(curve_D[0] - level),
         p=_p(correlation_NN, float(curve_D[0]), rng),
         spectrum_F=_spectrum(weights_NN),
@@ -132,8 +117,8 @@ def _unit(weight_NCK: Array) -> Array | None:
     return unit_NCK if np.count_nonzero(np.abs(unit_NCK).sum((1, 2))) >= 2 else None
 
 
-def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
-    """Curve and level as sums over clusters, each with the half width of its 95% interval."""
+def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float, float]:
+    """Curve and level as sums over clusters, each with the half width of its 95% interval; and the level's p."""
     count, n, _ = clusters_CNK.shape
     pairs_D = np.arange(n - 1, 0, -1)
     size = 1 << (2 * n - 1).bit_length()  # long enough that the ends do not meet
@@ -142,10 +127,12 @@ def _curve(clusters_CNK: Array) -> tuple[Array, Array, float, float]:
     share_CD = sums_CD / pairs_D
     share_C = sums_CD.sum(1) / pairs_D.sum()
     if count == 1:
-        return share_CD[0], np.zeros(n - 1), float(share_C[0]), 0.0
-    spread = float(stats.t.ppf(0.975, count - 1)) * np.sqrt(count)
-    error_D, error = spread * share_CD.std(0, ddof=1), float(spread * share_C.std(ddof=1))
-    return share_CD.sum(0), error_D, float(share_C.sum()), error
+        return share_CD[0], np.zeros(n - 1), float(share_C[0]), 0.0, 1.0
+    critical = float(stats.t.ppf(0.975, count - 1))
+    error_D, error = (np.sqrt(count) * share.std(0, ddof=1) for share in (share_CD, share_C))
+    level = float(share_C.sum())
+    p = 2 * float(stats.t.sf(abs(level) / error, count - 1)) if error > 0 else 1.0
+    return share_CD.sum(0), critical * error_D, level, float(critical * error), p
 
 
 def _by_distance(correlation_NN: Array) -> Array:

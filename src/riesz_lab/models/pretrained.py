@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import safetensors.torch
-from torch import Tensor, nn
+from torch import nn
 
-from riesz_lab.errors import BadFileError, MissingDataError, first_line
+from riesz_lab.errors import BadFileError, MissingDataError
 from riesz_lab.utils.tensor_files import read_tensors
 
 
@@ -15,13 +14,6 @@ def find(name: str, data_dir: Path, setting: str) -> Path:
         if path.is_file():
             return path
     raise MissingDataError(f"{setting}: expected a file {name} or {data_dir / 'weights' / name}, got neither")
-
-
-def load_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError, ValueError, KeyError, OverflowError, RuntimeError) as error:
-        raise BadFileError(f"{path} cannot be read as safetensors: {first_line(error)}") from None
 
 
 def load_into(model: nn.Module, path: Path, *, extra: tuple[str, ...] = ()) -> None:

@@ -1,7 +1,6 @@
 """Scaled-down forms that finish on two cores in minutes, and the demo. Fewer images, fewer epochs, smaller networks;
 otherwise the paper's settings, with the drops of the rate at the same fractions of the run."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from riesz_lab.config import Config
@@ -40,8 +39,7 @@ def cifar10_vgg_mini() -> Config:
     return replace(base, recipe="cifar10-vgg11-mini", model="vgg11", lr=0.01, train_limit=4000, test_limit=1000)
 
 
-MAKERS: tuple[Callable[[], Config], ...] = (
+RECIPES = paper.by_name(
     demo, mnist_cnn_mini, fashion_cnn_mini, cifar10_resnet_mini, cifar10_resnet_adam_mini, cifar10_resnet_ls_mini,
     cifar10_vgg_mini,
 )  # fmt: skip
-RECIPES = {make().recipe: make for make in MAKERS}

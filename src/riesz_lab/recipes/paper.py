@@ -41,7 +41,11 @@ def cnn(dataset: str = "mnist", recipe: str = "mnist-cnn") -> Config:
     return replace(base, recipe=recipe, dataset=dataset, swap_splits=True)
 
 
-_MAKERS: tuple[Callable[[], Config], ...] = (
+def by_name(*makers: Callable[[], Config]) -> dict[str, Callable[[], Config]]:
+    return {make().recipe: make for make in makers}
+
+
+RECIPES = by_name(
     *(partial(cifar10, "resnet56", size) for size in (128, 32, 8)),
     *(partial(cifar10, "vgg16", size, lr=0.01) for size in (128, 8, 6)),
     *(partial(cifar10_adam, size) for size in (128, 32, 8)),
@@ -50,4 +54,3 @@ _MAKERS: tuple[Callable[[], Config], ...] = (
     partial(cnn, "fashion-mnist", "fashion-cnn"),
     *(partial(cifar10, "resnet20", size) for size in (128, 8)),
 )
-RECIPES = {make().recipe: make for make in _MAKERS}

@@ -6,11 +6,10 @@ What the paper leaves open, and what we chose (docs/tasks.md says why):
    yours; FID by the proxy for the same reason.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from riesz_lab.config import Config
-from riesz_lab.recipes.paper import SGD
+from riesz_lab.recipes.paper import SGD, by_name
 
 
 def voc_unet50() -> Config:
@@ -59,9 +58,5 @@ def camvid_spade_mini() -> Config:
     )  # fmt: skip
 
 
-def _by_name(*makers: Callable[[], Config]) -> dict[str, Callable[[], Config]]:
-    return {make().recipe: make for make in makers}
-
-
-PAPER = _by_name(voc_unet50, cityscapes_spade, cityscapes_spade_adam)
-MINI = _by_name(camvid_unet_mini, camvid_spade_mini)
+PAPER = by_name(voc_unet50, cityscapes_spade, cityscapes_spade_adam)
+MINI = by_name(camvid_unet_mini, camvid_spade_mini)

@@ -1,7 +1,5 @@
 """The data behind the conclusions: layers, speed, settings, machines, trials."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections import Counter
@@ -9,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from riesz_lab.config import SEEDS
 from riesz_lab.errors import BadFileError
 from riesz_lab.report.content import Cell, Section, Table, number
 from riesz_lab.report.evidence import Evidence
@@ -28,7 +27,6 @@ CLOCK = (
     "Times of these trials were taken on the clock, and depend on what else the machine did meanwhile: compare them"
     " only within one sweep that had the machine to itself. For speed, believe the benchmarks."
 )
-SEED_FIELDS = ("seed", "init_seed", "data_seed")
 
 
 def layers(evidence: Evidence) -> Section:
@@ -149,7 +147,7 @@ def settings(evidence: Evidence) -> Section:
     """The full config of every group of trials: what all share, then what differs."""
     groups = [trials[0].config for trials in evidence.store.groups().values()]
     values = [config.describe() for config in groups]
-    keys = [key for key in (values[0] if values else {}) if key not in SEED_FIELDS]
+    keys = [key for key in (values[0] if values else {}) if key not in SEEDS]
     varied = [key for key in keys if any(value[key] != values[0][key] for value in values)]
     blocks = []
     if values:

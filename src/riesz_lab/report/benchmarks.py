@@ -1,7 +1,5 @@
 """Stored benchmark results: the CSV files that `make bench` writes."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 It has no table of the paper: it is about somebody's network.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -21,7 +19,7 @@ from riesz_lab.report.content import Cell, Finding, Page, Section, number
 from riesz_lab.report.content import Table as PageTable
 from riesz_lab.report.evidence import Evidence, Methods
 from riesz_lab.report.figure import Figure
-from riesz_lab.report.figures.pairs import Intervals, pairs, rate_curves, tuning_curve
+from riesz_lab.report.figures.pairs import pairs, rate_curves, tuning_curve
 from riesz_lab.report.figures.series import epoch_panels
 from riesz_lab.report.labels import color
 from riesz_lab.statistics.sequential import Sequential
@@ -90,10 +88,9 @@ def compare_content(
         home: the folder of the page, for links to trials; there are none if it is None.
     """
     evidence = Evidence(store, margin=table.sweep.margin)
-    intervals = None if judged is None else {label: each.interval for label, each in judged.items()}
     shown = comparison_table(table) if judged is None else sequential_table(judged, table.percent)
     sections = [
-        _answer(table, [*answer, *warnings, *next_steps], intervals),
+        _answer(table, [*answer, *warnings, *next_steps], judged),
         Section(name="statistics", title="Statistics", text=notes, blocks=[shown]),
         *_tuning(record, table),
         *_curves(table, evidence),
@@ -116,13 +113,13 @@ def sequential_table(judged: Mapping[str, Sequential], percent: bool) -> PageTab
     return PageTable(caption=caption, head=HEAD, rows=rows, numbers=frozenset(range(2, len(HEAD))))
 
 
-def _answer(table: Table, answer: Sequence[str], intervals: Intervals | None) -> Section:
+def _answer(table: Table, answer: Sequence[str], judged: Mapping[str, Sequential] | None) -> Section:
     findings = []
     if not answer:
         for label, comparison in table.comparisons.items():
             subject = f"{label} against {table.rows[label].arm.baseline}"
             findings.append(Finding(comparison.verdict, subject, f"{comparison.sentence}."))
-    figure = pairs(table, intervals)
+    figure = pairs(table, judged)
     missing = () if figure else ("No method and its baseline share a seed, so there is nothing to compare yet.",)
     blocks = [figure] if figure else []
     return Section(name="answer", title="Answer", text=answer, findings=findings, blocks=blocks, missing=missing)

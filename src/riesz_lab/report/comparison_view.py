@@ -3,8 +3,6 @@
 `comparison_table` holds what is shown, `records` the plain numbers. Every p-value is printed by `format_p`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import statistics
@@ -92,7 +90,7 @@ def records(comparisons: Comparisons, rates: Rates | None = None) -> list[dict[s
             "lr_tuned": rates is not None,
             "score": f"{comparisons.which} {comparisons.score}",
             "trials": len(row.scores),
-            "mean": statistics.mean(scores) if (scores := _finite(row)) else None,
+            "mean": statistics.mean(scores) if (scores := row.finite) else None,
             "sd": statistics.stdev(scores) if len(scores) > 1 else None,
         }
         | ({} if row.comparison is None else _flat(row.comparison))
@@ -130,7 +128,7 @@ def _role(row: Row, comparisons: Comparisons) -> str:
 
 def _cells(row: Row, role: str, percent: bool) -> list[Cell | str]:
     times, digits = (100.0, 2) if percent else (1.0, 4)
-    scores, comparison, variances, collapsed = _finite(row), row.comparison, "", ""
+    scores, comparison, variances, collapsed = row.finite, row.comparison, "", ""
     if comparison and comparison.variance_ratio is not None:
         p = "" if comparison.p_variance is None else f" ({format_p(comparison.p_variance)})"
         variances = f"{comparison.variance_ratio:.2g}{p}"
@@ -186,10 +184,6 @@ def _spread_sources(comparisons: Comparisons) -> list[str]:
                 f"of the data {times * parts.data:.2f}, from both together {times * parts.rest:.2f}."
             )
     return lines
-
-
-def _finite(row: Row) -> list[float]:
-    return [score for score in row.scores.values() if score is not None]
 
 
 def _flat(comparison: Comparison) -> dict[str, Any]:

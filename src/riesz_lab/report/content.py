@@ -1,7 +1,5 @@
 """The content of a page; HTML and Markdown are written from it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,22 +47,15 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of a page.
+    """A part of a page."""
 
-    Attributes:
-        name: anchor.
-        text: paragraphs at the top.
-        missing: what cannot be shown, why, and the command that would change that.
-        folded: whether it is closed at first.
-    """
-
-    name: str
+    name: str  # anchor
     title: str
-    text: Sequence[str] = ()
+    text: Sequence[str] = ()  # paragraphs at the top
     findings: Sequence[Finding] = ()
     blocks: Sequence[Figure | Table] = ()
-    missing: Sequence[str] = ()
-    folded: bool = False
+    missing: Sequence[str] = ()  # what cannot be shown, why, and the command that would change that
+    folded: bool = False  # whether it is closed at first
 
     def groups(self) -> dict[tuple[str, str], list[Finding]]:
         """The findings by group and scale."""

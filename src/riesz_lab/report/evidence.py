@@ -1,7 +1,5 @@
 """The content of stored files, read once and shared by all figures and tables of a report."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

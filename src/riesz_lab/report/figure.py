@@ -3,8 +3,6 @@
 A figure has panels; a panel has series (lines with bands, points and bars with error bars) or one image.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,25 +24,17 @@ Points = Sequence[float] | Sequence[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One line of the legend.
+    """One line of the legend."""
 
-    Attributes:
-        name: in the legend; series of one name are switched on and off together.
-        x, y: the numbers, or labels for x; None leaves a gap.
-        low, high: ends of a band (lines) or of error bars (points, bars).
-        color, dash: indices into the palette and the dashes.
-        note: the meaning of band or bars, shown on hover.
-    """
-
-    name: str
-    x: Points
-    y: Values
-    low: Values | None = None
-    high: Values | None = None
+    name: str  # in the legend; series of one name are switched on and off together
+    x: Points  # numbers or labels
+    y: Values  # None leaves a gap
+    low: Values | None = None  # the lower end of a band (lines) or of error bars (points, bars)
+    high: Values | None = None  # and the upper one
     kind: Literal["line", "points", "bars"] = "line"
-    color: int = 0
-    dash: int = 0
-    note: str = ""
+    color: int = 0  # index into the palette
+    dash: int = 0  # and into the dashes
+    note: str = ""  # the meaning of band or bars, shown on hover
 
     def __post_init__(self) -> None:
         _make_printable(self, "name")
@@ -63,25 +53,16 @@ def series_around(name: str, x: Points, mean_X: Array, half_X: Array | None, **s
 
 @dataclass(frozen=True)
 class Image:
-    """A matrix shown as an image around zero.
+    """A matrix shown as an image around zero."""
 
-    Attributes:
-        z: the values; NaN leaves a cell blank.
-        rows, columns: labels of the axes.
-        row_names, column_names: of every row and column; their numbers if there are none.
-        texts: what is written in every cell, row by row.
-        hatched: the cells that are hatched.
-        largest: the end of the colour scale; the largest value if None.
-    """
-
-    z: Array
-    rows: str
+    z: Array  # the values; NaN leaves a cell blank
+    rows: str  # labels of the axes
     columns: str
-    row_names: Sequence[str] = ()
+    row_names: Sequence[str] = ()  # of every row and column; their numbers if there are none
     column_names: Sequence[str] = ()
-    texts: Sequence[Sequence[str]] = ()
-    hatched: NDArray[np.bool_] | None = None
-    largest: float | None = None
+    texts: Sequence[Sequence[str]] = ()  # what is written in every cell, row by row
+    hatched: NDArray[np.bool_] | None = None  # the cells that are hatched
+    largest: float | None = None  # the end of the colour scale; the largest value if None
 
     @property
     def end(self) -> float:
@@ -95,26 +76,18 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One pair of axes.
-
-    Attributes:
-        x, y: labels of the axes.
-        image: drawn instead of series.
-        zero: whether a line marks zero.
-        y_range: the range of y shown; all if None.
-        sideways: labels down the side and numbers along the bottom, for long names.
-    """
+    """One pair of axes."""
 
     title: str = ""
-    x: str = ""
+    x: str = ""  # labels of the axes
     y: str = ""
     series: Sequence[Series] = ()
-    image: Image | None = None
+    image: Image | None = None  # drawn instead of series
     log_x: bool = False
     log_y: bool = False
-    zero: bool = False
-    y_range: tuple[float, float] | None = None
-    sideways: bool = False
+    zero: bool = False  # whether a line marks zero
+    y_range: tuple[float, float] | None = None  # the range of y shown; all if None
+    sideways: bool = False  # labels down the side and numbers along the bottom, for long names
 
     def __post_init__(self) -> None:
         _make_printable(self, "title", "x", "y")
@@ -122,21 +95,14 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Panels with a caption.
+    """Panels with a caption."""
 
-    Attributes:
-        name: as in `riesz figure NAME`.
-        caption: what is shown, and what bands and bars mean.
-        alt: the content in words, for screen readers and text formats.
-        columns: panels side by side in a picture, at most.
-    """
-
-    name: str
+    name: str  # as in `riesz figure NAME`
     title: str
-    caption: str = ""
-    alt: str = ""
+    caption: str = ""  # what is shown, and what bands and bars mean
+    alt: str = ""  # the content in words, for screen readers and text formats
     panels: Sequence[Panel] = ()
-    columns: int = 3
+    columns: int = 3  # panels side by side in a picture, at most
 
     @property
     def legend(self) -> dict[str, Series]:

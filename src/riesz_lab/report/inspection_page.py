@@ -1,7 +1,5 @@
 """An inspection as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from riesz_lab.inspection import DIRECTIONS, Inspection, Layer, Regularity
@@ -26,8 +24,9 @@ def inspection_page(inspections: Sequence[Inspection]) -> Page:
             " random order. Re-weighted L2 ignores order: it assumes that all filters have something in common.",
         ),
         findings=[
-            Finding(one.verdict.partition(":")[0], one.name, one.verdict.partition(": ")[2] or one.verdict)
+            Finding(answer, one.name, f"{question} {answer}: {reason}")
             for one in inspections
+            for question, answer, reason in one.findings
         ],
     )
     files = [_file_section(inspection, f"file-{index}") for index, inspection in enumerate(inspections)]
@@ -38,11 +37,12 @@ def layer_table(inspection: Inspection) -> Table:
     """A row per layer and direction."""
     rows: list[list[Cell | str]] = []
     ordered = {direction: inspection.ordered(direction) for direction in DIRECTIONS}
+    common = {direction: inspection.with_common_part(direction) for direction in DIRECTIONS}
     for layer in inspection.layers:
         shape = "x".join(map(str, layer.shape))
         for direction, regularity in layer.regularities():
             verdicts = ["neighbours alike"] if layer.name in ordered[direction] else []
-            verdicts += ["common part"] if regularity.has_common_part else []
+            verdicts += ["common part"] if layer.name in common[direction] else []
             rows.append([layer.name, shape, direction, *_cells(regularity), ", ".join(verdicts) or "-"])
         if layer.skipped:
             rows.append([layer.name, shape, *[""] * 7, layer.skipped])
@@ -52,9 +52,9 @@ def layer_table(inspection: Inspection) -> Table:
         rows=rows,
         numbers=frozenset((3, 4, 5, 6, 7, 8)),
         note="Neighbours: mean correlation of filters with |i - j| = 1. Random order: the middle 95% of the same over"
-        " shuffled filters. p: share of 10,000 orders with as much; the result is after Holm's correction over the"
-        " layers. All pairs: mean correlation at any distance, with its 95% interval. Mean %: share of the weights'"
-        " power in the mean over the axis.",
+        " shuffled filters. p: share of 10,000 orders with as much. All pairs: mean correlation at any distance, with"
+        " its 95% interval. Results are after Holm's correction over the layers. Mean %: share of the weights' power in"
+        " the mean over the axis.",
     )
 
 

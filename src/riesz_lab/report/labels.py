@@ -1,7 +1,5 @@
 """Settings and methods in words and colours."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from riesz_lab.config import OWN, Config

@@ -1,7 +1,5 @@
 """Content as Markdown."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """Stored comparisons of users' functions, tuned or judged at every look, as `riesz compare` answered them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

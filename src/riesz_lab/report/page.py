@@ -7,8 +7,6 @@ Requirements it meets:
 - the same content gives the same bytes.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -31,11 +29,7 @@ from riesz_lab.report.figure import Figure, Panel
 def html(page: Page) -> str:
     """The page as text."""
     environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalize
     )
     environment.filters |= {
         "slug": lambda text: re.sub(r"[^a-z]+", "-", text.lower()),

@@ -1,7 +1,5 @@
 """Figures as SVG, PNG or PDF for a paper, drawn by matplotlib; the same figure gives the same bytes."""
 
-from __future__ import annotations
-
 import io
 import textwrap
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures as plotly's JSON, one plot per panel. The page's script sets the colours of background, text and grid."""
 
-from __future__ import annotations
-
 import base64
 import html
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ MOST_TICKS = 12
 def plot(panel: Panel) -> dict[str, Any]:
     """The data and layout of a panel."""
     if panel.image is not None:
-        return _image_plot(panel, panel.image)
+        return _image_plot(panel.image)
     traces = []
     for series in panel.series:
         traces += [*_band(series), _trace(series, panel.sideways)]
@@ -115,65 +113,52 @@ def _error_bars(series: Series) -> dict[str, Any]:
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.2, "width": 4}
 
 
-def _image_plot(panel: Panel, image: Image) -> dict[str, Any]:
-    if image.texts:
-        return _cells_plot(image)
-    # As bytes of float32: numbers as text would take four times the space.
-    values = np.ascontiguousarray(image.z, dtype="<f4")
-    shape = f"{values.shape[0]}, {values.shape[1]}"
+def _image_plot(image: Image) -> dict[str, Any]:
     largest = float(f"{image.end:.5g}")
-    trace = {
+    trace: dict[str, Any] = {
         "type": "heatmap",
-        "z": {"dtype": "f4", "bdata": base64.b64encode(values.tobytes()).decode(), "shape": shape},
         "zmin": -largest,
         "zmax": largest,
         "colorbar": {"thickness": 10, "len": 0.9, "outlinewidth": 0},
-        "hovertemplate": f"{_text(image.rows)} %{{y}}, {_text(image.columns)} %{{x}}: %{{z:.4f}}<extra></extra>",
     }
-    layout = {
-        "xaxis": {"title": {"text": _text(image.columns)}, "showgrid": False, "constrain": "domain"},
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": _text(image.columns)}, "showgrid": False},
         "yaxis": {"title": {"text": _text(image.rows)}, "showgrid": False, "autorange": "reversed"},
     }
+    (_add_cells if image.texts else _add_values)(image, trace, layout)
     return {"data": [trace], "layout": layout}
+
+
+def _add_values(image: Image, trace: dict[str, Any], layout: dict[str, Any]) -> None:
+    """Many values, as bytes of float32: numbers as text would take four times the space."""
+    values = np.ascontiguousarray(image.z, dtype="<f4")
+    shape = f"{values.shape[0]}, {values.shape[1]}"
+    trace["z"] = {"dtype": "f4", "bdata": base64.b64encode(values.tobytes()).decode(), "shape": shape}
+    trace["hovertemplate"] = f"{_text(image.rows)} %{{y}}, {_text(image.columns)} %{{x}}: %{{z:.4f}}<extra></extra>"
+    layout["xaxis"]["constrain"] = "domain"
 
 
 HATCHES = 3
 """Lines across a hatched cell."""
 
 
-def _cells_plot(image: Image) -> dict[str, Any]:
+def _add_cells(image: Image, trace: dict[str, Any], layout: dict[str, Any]) -> None:
     """A few cells with names, texts and hatching."""
-    largest = float(f"{image.end:.5g}")
-    hover = (
-        f"{_text(image.rows)} %{{customdata[0]}}, {_text(image.columns)} %{{customdata[1]}}: %{{text}}<extra></extra>"
-    )
-    names = [[[_text(row), _text(column)] for column in image.column_names] for row in image.row_names]
-    trace = {
-        "type": "heatmap",
+    rows, columns = _text(image.rows), _text(image.columns)
+    trace |= {
         "z": [_numbers(row) for row in image.z.tolist()],
         "text": [[_text(text).replace("\n", "<br>") for text in row] for row in image.texts],
         "texttemplate": "%{text}",
-        "customdata": names,
-        "zmin": -largest,
-        "zmax": largest,
+        "customdata": [[[_text(row), _text(column)] for column in image.column_names] for row in image.row_names],
         "xgap": 2,
         "ygap": 2,
-        "colorbar": {"thickness": 10, "len": 0.9, "outlinewidth": 0},
-        "hovertemplate": hover,
+        "hovertemplate": f"{rows} %{{customdata[0]}}, {columns} %{{customdata[1]}}: %{{text}}<extra></extra>",
     }
-    layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": _text(image.columns)}, "showgrid": False, **_ticks(image.column_names)},
-        "yaxis": {
-            "title": {"text": _text(image.rows)},
-            "showgrid": False,
-            "autorange": "reversed",
-            **_ticks(image.row_names),
-        },
-    }
+    layout["xaxis"] |= _ticks(image.column_names)
+    layout["yaxis"] |= _ticks(image.row_names)
     # Heat maps of plotly have no pattern: the lines are a shape of their own.
     if path := "".join(_hatching(row, column) for row, column in image.hatched_cells()):
         layout["shapes"] = [{"type": "path", "path": path, "line": {"width": 1}, "opacity": 0.6}]
-    return {"data": [trace], "layout": layout}
 
 
 def _ticks(names: Sequence[str]) -> dict[str, Any]:

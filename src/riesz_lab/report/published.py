@@ -1,7 +1,5 @@
 """The paper's tables beside ours."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from functools import cache
@@ -92,9 +90,7 @@ def _cifar_table(ours: dict[CifarKey, list[dict[str, Row]]]) -> Table:
         rows.append(_cifar_row(key, "paper, 10 trials", entry))
         for columns in ours[key]:
             means = {
-                column: 100 * statistics.fmean(scores)
-                for column, row in columns.items()
-                if (scores := [score for score in row.scores.values() if score is not None])
+                column: 100 * statistics.fmean(scores) for column, row in columns.items() if (scores := row.finite)
             }
             config = next(iter(columns.values())).arm.config
             trials = min(len(row.trials) for row in columns.values())

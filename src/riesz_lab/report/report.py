@@ -1,7 +1,5 @@
 """A report is a pure function of stored files: the same trials give the same page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -11,15 +9,18 @@ from riesz_lab.report import appendix, benchmarks
 from riesz_lab.report.content import Finding, Page, Section
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figures import FIGURES
-from riesz_lab.report.figures.spectra import coarse_to_fine
+from riesz_lab.report.figures.spectra import rises, rises_beyond_plain
 from riesz_lab.report.own_functions import own_functions
 from riesz_lab.report.published import paper_tables
 from riesz_lab.report.summary import comparisons, summary
+from riesz_lab.statistics.verdict import sentence
 from riesz_lab.store import MADE_BY, Store
 from riesz_lab.store.comparison import read_records
 from riesz_lab.utils.amounts import count
 
-FREQUENCY_VERDICTS = {"better": "coarse to fine", "worse": "fine to coarse", "no difference": "no change"}
+HIGHER = {"better": "higher", "worse": "lower"}
+RISES = {"better": "coarse to fine", "worse": "fine to coarse", "no difference": "no change"}
+RISES_BEYOND_PLAIN = {"better": "rises more", "worse": "rises less", "no difference": "rises as much"}
 
 
 def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
@@ -105,11 +106,15 @@ def _spectra(evidence: Evidence) -> Section:
     name, title = "spectra", "Update spectra over epochs: from coarse to fine?"
     if (figure := entry.make(evidence)) is None:
         return Section(name=name, title=title, missing=(f"No data for this figure. It needs {entry.needs}",))
-    findings, group = [], "Mean frequency of the last epoch's update against the first's"
-    for method, comparison in coarse_to_fine(evidence).items():
-        verdict = FREQUENCY_VERDICTS.get(comparison.verdict, comparison.verdict)
-        sentence = comparison.sentence.replace("better by", "higher by").replace("worse by", "lower by")
-        findings.append(Finding(verdict, method, f"{sentence}.", group))
+    groups = {
+        "Mean frequency of the last epoch's updates against the first's": (rises(evidence), RISES),
+        "Its rise against that of the plain optimizer": (rises_beyond_plain(evidence), RISES_BEYOND_PLAIN),
+    }
+    findings = [
+        Finding(words.get(comparison.verdict, comparison.verdict), method, f"{sentence(comparison, HIGHER)}.", group)
+        for group, (comparisons, words) in groups.items()
+        for method, comparison in comparisons.items()
+    ]
     text = (
         "The paper says that Sobolev gradient flows move in coarse scales first and in fine ones later. If so, the"
         " mean frequency of the updates along the output rises over the epochs, and more so than with the plain"

@@ -1,7 +1,5 @@
 """The conclusions: a sentence and a row per comparison."""
 
-from __future__ import annotations
-
 from riesz_lab.report.comparison_view import comparison_table
 from riesz_lab.report.content import Finding, Section
 from riesz_lab.report.evidence import Evidence

@@ -6,8 +6,6 @@ with the true order. A trial records the sweeps it was run for. A claim is corre
 them plans; if none is recorded, for as many as any known sweep with these settings plans, since it may have been one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -15,6 +13,7 @@ from functools import lru_cache
 from riesz_lab.config import SEEDS, Config
 from riesz_lab.report.labels import scale, version
 from riesz_lab.store import Store, StoredTrial
+from riesz_lab.store.store import grouped
 from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
 from riesz_lab.sweeps.methods import baseline, method, setting
 from riesz_lab.sweeps.tuning import TUNED
@@ -26,14 +25,11 @@ def tables(store: Store, margin: float) -> list[Table]:
     Sweeps share trials. A sweep whose stored trials all belong to sweeps with more arms is left out: its table would
     repeat theirs. Trials of no sweep are compared with this margin.
     """
-    groups: dict[str, list[StoredTrial]] = {}
-    for trial in store.trials:
-        if trial.result is not None:
-            groups.setdefault(trial.config.group, []).append(trial)
+    groups = grouped(trial for trial in store.trials if trial.result is not None)
     run_for = {group: {name for trial in trials for name in trial.sweeps()} for group, trials in groups.items()}
     stored = [
         (sweep, [arm.config.group for arm in sweep.arms if sweep.name in run_for.get(arm.config.group, ())])
-        for sweep in _known_sweeps()
+        for sweep in SWEEPS.values()
     ]
     stored.sort(key=lambda pair: (-len(pair[1]), -len(pair[1]) / len(pair[0].arms)))
     covered: set[str] = set()
@@ -54,14 +50,10 @@ def tables(store: Store, margin: float) -> list[Table]:
 
 
 def _tuned_sweep(name: str, configs: list[Config]) -> Sweep | None:
-    """The known sweep whose arms these are, each at its own rate; None where that is not certain.
-
-    Args:
-        name: as `riesz_lab.sweeps.tuning.tuned` makes it.
-        configs: of the trials that were run for it.
-    """
+    """The known sweep whose arms these configs are, each at its own rate, by the name that `sweeps.tuning.tuned` gave
+    it; None where that is not certain."""
     match = TUNED.fullmatch(name)
-    known = {sweep.name: sweep for sweep in _known_sweeps()}.get(match[1] if match else "")
+    known = SWEEPS.get(match[1]) if match else None
     stored = {_without_rate(config): config for config in configs}
     if known is None or len(stored) < len(configs):
         return None
@@ -79,11 +71,6 @@ def _tuned_sweep(name: str, configs: list[Config]) -> Sweep | None:
 
 def _without_rate(config: Config) -> str:
     return replace(config, lr=1.0, discriminator_lr=None).group
-
-
-@lru_cache(maxsize=1)
-def _known_sweeps() -> list[Sweep]:
-    return [make() for make in SWEEPS.values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +107,7 @@ def _family(trial: StoredTrial) -> int:
 @lru_cache(maxsize=1)
 def _known_families() -> dict[str, int]:
     families: dict[str, int] = {}
-    for sweep in _known_sweeps():
+    for sweep in SWEEPS.values():
         for arm in sweep.arms:
             families[arm.config.group] = max(families.get(arm.config.group, 0), sweep.comparisons)
     return families

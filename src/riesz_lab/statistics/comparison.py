@@ -10,14 +10,15 @@ Cases that textbooks leave open:
 5. All differences zero, to rounding: "identical"; no interval, no p.
 6. All differences equal and not zero: their spread is unknown, so no claim, no interval, no p.
 7. Keys that are (initialisation seed, data seed) and share seeds are not independent: the primary statistic is then
-   that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None.
+   that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None. Pairs
+   outside of a full grid are left out of all of them.
+8. Errors are the scores where lower is better, and 1 - score for fractions; other scores have no error to reduce.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -32,62 +33,39 @@ Scores = Mapping[Hashable, float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A method against its baseline. Differences are method - baseline, in the unit of the scores.
+    """A method against its baseline. Differences are method - baseline, in the unit of the scores."""
 
-    Attributes:
-        n: pairs with a difference.
-        unpaired: keys that only one side has.
-        baseline_mean, method_mean: over the n pairs; NaN if there is none.
-        difference: their mean difference.
-        interval: its paired-t 95% interval.
-        p: that the true difference is zero, two-sided.
-        p_holm: the same, corrected for the number of comparisons in a table; None outside of one.
-        family: how many comparisons it was corrected for.
-        bootstrap: BCa interval of the mean difference.
-        p_wilcoxon: signed-rank test.
-        wins, ties, losses: pairs in which the method is better, equal, worse.
-        error_reduced, error_interval: 100 (1 - error / baseline's error), and Fieller's 95% interval.
-        detectable: the smallest true difference that this many pairs with this spread show with 80% power at 5%.
-        margin: differences up to this do not matter.
-        p_margin: that the true difference is the margin or more (two one-sided tests); below 5%, "no difference larger
-            than the margin" is claimed. Corrected as `p_margin_holm`.
-        variance_ratio, p_variance: method's variance over baseline's; Brown-Forsythe.
-        collapsed: trials of (baseline, method) that diverged or collapsed, of the `trials` pairs.
-        diverged: pairs in which (only the baseline, only the method) diverged.
-        p_collapsed: Fisher's exact test.
-        crossed: whether the pairs share seeds.
-        higher_is_better, percent: how the scores are read and printed.
-    """
-
-    n: int
-    unpaired: int
-    baseline_mean: float
+    n: int  # pairs with a difference; of a crossed design, those of its full grid
+    unpaired: int  # keys that only one side has
+    baseline_mean: float  # over the n pairs; NaN if there is none
     method_mean: float
-    difference: float
-    interval: Interval | None
-    p: float | None
-    p_holm: float | None = None
-    family: int = 1
-    bootstrap: Interval | None
-    p_wilcoxon: float | None
-    wins: int
+    difference: float  # their mean difference
+    interval: Interval | None  # its paired-t 95% interval
+    p: float | None  # that the true difference is zero, two-sided
+    p_holm: float | None = None  # the same, corrected for the number of comparisons in a table; None outside of one
+    family: int = 1  # how many comparisons it was corrected for
+    bootstrap: Interval | None  # BCa interval of the mean difference
+    p_wilcoxon: float | None  # signed-rank test
+    wins: int  # pairs in which the method is better, equal, worse
     ties: int
     losses: int
-    error_reduced: float | None
-    error_interval: Interval | None
-    detectable: float | None
-    margin: float
+    error_reduced: float | None  # 100 (1 - error / baseline's error)
+    error_interval: Interval | None  # its 95% interval, Fieller's
+    detectable: float | None  # the smallest true difference that such pairs show with 80% power at 5%
+    margin: float  # differences up to this do not matter
+    # That the true difference is the margin or more (two one-sided tests). Below 5%, "no difference larger than the
+    # margin" is claimed.
     p_margin: float | None
     p_margin_holm: float | None = None
-    variance_ratio: float | None
-    p_variance: float | None
-    collapsed: tuple[int, int]
-    trials: int
-    diverged: tuple[int, int]
-    p_collapsed: float | None
-    crossed: bool
-    higher_is_better: bool
-    percent: bool
+    variance_ratio: float | None  # method's variance over baseline's
+    p_variance: float | None  # Brown-Forsythe
+    collapsed: tuple[int, int]  # trials of (baseline, method) that diverged or collapsed
+    trials: int  # pairs of trials, with a difference or without
+    diverged: tuple[int, int]  # pairs in which (only the baseline, only the method) diverged
+    p_collapsed: float | None  # Fisher's exact test
+    crossed: bool  # whether the pairs share seeds
+    higher_is_better: bool  # how the scores are read
+    percent: bool  # and printed
 
     @property
     def verdict(self) -> Verdict:
@@ -139,6 +117,9 @@ def paired(
     both = [key for key in baseline if key in method]
     base_all, method_all = (np.array([_number(side[key]) for key in both], dtype=float) for side in (baseline, method))
     there = np.isfinite(base_all) & np.isfinite(method_all)
+    finite = int(there.sum())
+    if cells := _cells([key for key, ok in zip(both, there, strict=True) if ok]):
+        there &= np.array([key in cells for key in both])
     base_N, method_N = base_all[there], method_all[there]
     differences_N = method_N - base_N
     # A difference that rounding alone may cause, a few units in the last place of the scores, is none.
@@ -151,8 +132,10 @@ def paired(
     if estimate is not None and float(estimate.error) <= rounding:
         estimate = None
     plain = estimate is not None and not shared
-    errors = (1 - base_N, 1 - method_N) if higher_is_better else (base_N, method_N)
-    reduced, reduced_interval = secondary.error_reduced(*errors) if len(base_N) else (None, None)
+    reduced, reduced_interval = None, None
+    if len(base_N) and (percent or not higher_is_better):
+        errors = (1 - base_N, 1 - method_N) if higher_is_better else (base_N, method_N)
+        reduced, reduced_interval = secondary.error_reduced(*errors)
     ratio, p_variance = secondary.spread(base_N, method_N)
     collapses = (_collapsed(base_all, collapsed, higher_is_better), _collapsed(method_all, collapsed, higher_is_better))
     return Comparison(
@@ -177,12 +160,18 @@ def paired(
         p_variance=None if shared else p_variance,
         collapsed=collapses,
         trials=len(both),
-        diverged=(int(np.isfinite(method_all).sum()) - len(base_N), int(np.isfinite(base_all).sum()) - len(base_N)),
+        diverged=(int(np.isfinite(method_all).sum()) - finite, int(np.isfinite(base_all).sum()) - finite),
         p_collapsed=secondary.fisher_p(collapses, len(both)) if any(collapses) else None,
         crossed=shared,
         higher_is_better=higher_is_better,
         percent=percent,
     )
+
+
+def _cells(keys: list[Hashable]) -> set[Hashable]:
+    """The pairs of the full grid, if pairs share seeds and there is one."""
+    rows, columns = grid(keys) or ([], [])
+    return set(product(rows, columns)) if min(len(rows), len(columns)) > 1 else set()
 
 
 def _estimate(differences: dict[Hashable, float]) -> tuple[Estimate | None, bool]:

@@ -4,8 +4,6 @@ Legend: values_N, one difference per pair; values_IJ, one per initialisation see
 allowed everywhere, so that a simulation is one call.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,17 +17,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its uncertainty.
+    """A mean with its uncertainty."""
 
-    Attributes:
-        mean: of the differences.
-        error: the mean's standard error; zero where the differences have no spread.
-        freedom: degrees of freedom of that error.
-    """
-
-    mean: Any
-    error: Any
-    freedom: Any
+    mean: Any  # of the differences
+    error: Any  # the mean's standard error; zero where the differences have no spread
+    freedom: Any  # degrees of freedom of that error
 
     def interval(self) -> tuple[Any, Any]:
         """The 95% t interval of the true mean."""

@@ -1,7 +1,5 @@
 """Holm's correction: the chance of any false claim in a table stays below 5%."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -33,9 +31,7 @@ def adjusted(ps: Sequence[float | None]) -> list[float | None]:
 def holm(comparisons: Mapping[Key, Comparison], family: int = 0) -> dict[Key, Comparison]:
     """The comparisons of one table, corrected for their number. Differences and equivalences are a family each.
 
-    Args:
-        comparisons: by any key.
-        family: how many were planned, if these are only some of them.
+    `family` is how many were planned, if these are only some of them.
     """
     unseen: list[float | None] = [None] * (family - len(comparisons))
     ps = adjusted([comparison.p for comparison in comparisons.values()] + unseen)

@@ -1,7 +1,5 @@
 """Secondary statistics of paired scores. Each is None where it is not defined."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

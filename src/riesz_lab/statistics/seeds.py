@@ -1,7 +1,5 @@
 """The seeds of pairs: which pairs are independent, and where the spread of scores comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
@@ -11,10 +9,11 @@ from riesz_lab.statistics.estimate import Array
 
 
 def grid(keys: list[Hashable]) -> tuple[list[Hashable], list[Hashable]] | None:
-    """The rows and columns of the largest full grid among pairs of seeds (initialisation, data) that share seeds.
+    """The rows and columns of a full grid among pairs of seeds (initialisation, data) that share seeds.
 
     None if no two pairs share a seed, or if all share the same one: then they are independent, in the latter case given
-    that seed. Incomplete columns are left out; so are rows, if no column is complete.
+    that seed. Incomplete columns are left out; incomplete rows instead, if fewer than two columns are complete. There
+    may be a larger grid.
     """
     if not keys or not all(isinstance(key, tuple) and len(key) == 2 for key in keys):
         return None

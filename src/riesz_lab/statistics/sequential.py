@@ -16,8 +16,6 @@ scores have one distribution have symmetric differences, so skew needs a method 
 Legend: values_N, one difference per pair. Leading axes are allowed, so that a simulation is one call.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +59,7 @@ class Sequential:
     """What the pairs so far allow to conclude. Differences are method - baseline, in the unit of the scores.
 
     Attributes:
-        n: pairs with a difference.
+        differences: one per pair that has one.
         difference: their mean.
         spread: their standard deviation.
         interval: of the mean, valid at every n at once; None if there is no spread to judge by.
@@ -71,7 +69,7 @@ class Sequential:
         higher_is_better: whether a positive difference is a gain.
     """
 
-    n: int
+    differences: tuple[float, ...]
     difference: float
     spread: float
     interval: tuple[float, float] | None
@@ -79,6 +77,11 @@ class Sequential:
     margin: float
     diverged: tuple[int, int]
     higher_is_better: bool
+
+    @property
+    def n(self) -> int:
+        """Pairs with a difference."""
+        return len(self.differences)
 
     @property
     def identical(self) -> bool:
@@ -91,36 +94,57 @@ class Sequential:
         An interval within the margin is "no difference" even where it excludes zero: such a difference does not matter.
         Pairs that diverged have no difference; nothing is claimed that leaving them out may have caused.
         """
-        if self.identical and not any(self.diverged):
+        claim = self._claim()
+        return "undecided" if claim in self._withheld else claim
+
+    def _claim(self) -> Conclusion:
+        """What the differences allow to conclude, if no pair is without one."""
+        if self.identical:
             return "no difference"
         if self.interval is None:
             return "undecided"
         low, high = self.interval
         if -self.margin < low and high < self.margin:
-            return "undecided" if any(self.diverged) else "no difference"
+            return "no difference"
         if low <= 0 <= high:
             return "undecided"
-        gains = (low > 0) == self.higher_is_better
-        if self.diverged[gains]:
-            return "undecided"
-        return "better" if gains else "worse"
+        return "better" if (low > 0) == self.higher_is_better else "worse"
 
-    def hopeless(self, budget: int) -> bool:
+    @property
+    def _withheld(self) -> set[Conclusion]:
+        """Leaving out failures flatters the side that failed."""
+        baseline, method = self.diverged
+        withheld: set[Conclusion] = {"worse", "no difference"} if baseline else set()
+        return withheld | ({"better", "no difference"} if method else set())
+
+    def hopeless(self, budget: int, run: int | None = None) -> bool:
         """Whether no conclusion is to be expected by `budget` pairs, even if things go well.
 
         Well: the spread is at its lower 90% limit, and the mean moves by up to 1.6 standard errors of what is to come.
         Stopping for this reason never makes a false claim more likely.
+
+        Args:
+            budget: the most pairs.
+            run: pairs so far, with those that have no difference; `n` if None.
         """
-        if self.conclusion != "undecided" or self.n < LEAST_PAIRS + 2 or not self.spread > 0:
+        run = self.n if run is None else run
+        if self.conclusion != "undecided" or run < LEAST_PAIRS + 2:
             return False
-        if budget <= self.n:
+        if self.n == 0 or budget <= run:
             return True
+        if self.n < LEAST_PAIRS + 2 or not self.spread > 0:
+            return False
+        last = self.n + budget - run
         luck = self.spread * math.sqrt((self.n - 1) / scipy.stats.chi2.ppf(0.9, self.n - 1))
-        width = float(half_width(luck, budget, self.alpha))
-        reach = 1.6 * self.spread * math.sqrt(1 / self.n - 1 / budget)
-        largest = abs(self.difference) + reach
-        smallest = max(0.0, abs(self.difference) - reach)
-        return largest < width and smallest + width > self.margin
+        width = float(half_width(luck, last, self.alpha))
+        reach = 1.6 * self.spread * math.sqrt(1 / self.n - 1 / last)
+        gain = self.difference if self.higher_is_better else -self.difference
+        in_reach: dict[Conclusion, bool] = {
+            "better": gain + reach >= width,
+            "worse": -gain + reach >= width,
+            "no difference": max(0.0, abs(gain) - reach) + width <= self.margin,
+        }
+        return not any(there for claim, there in in_reach.items() if claim not in self._withheld)
 
 
 def sequential(
@@ -166,8 +190,8 @@ def sequential(
     elif n >= LEAST_PAIRS and mean == 0:
         spread = 0.0
     return Sequential(
-        n=n, difference=mean, spread=spread, interval=interval, alpha=alpha, margin=margin, diverged=diverged,
-        higher_is_better=higher_is_better,
+        differences=tuple(values_N.tolist()), difference=mean, spread=spread, interval=interval, alpha=alpha,
+        margin=margin, diverged=diverged, higher_is_better=higher_is_better,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from riesz_lab.utils.amounts import count
@@ -35,15 +36,16 @@ def verdict(comparison: Comparison) -> Verdict:
     return "no evidence"
 
 
-def sentence(comparison: Comparison) -> str:
-    """The verdict in plain words, with its numbers."""
-    return _claim(comparison) + "".join(f"; {remark}" for remark in _remarks(comparison))
+def sentence(comparison: Comparison, words: Mapping[str, str] | None = None) -> str:
+    """The verdict in plain words, with its numbers; `words` for "better" and "worse" where these do not fit."""
+    return _claim(comparison, words or {}) + "".join(f"; {remark}" for remark in _remarks(comparison))
 
 
-def _claim(comparison: Comparison) -> str:
+def _claim(comparison: Comparison, words: Mapping[str, str]) -> str:
     kind = comparison.verdict
     if kind in ("better", "worse"):
-        claim = f"{kind} by {_size(abs(comparison.difference), comparison)} ({_format_evidence(comparison)})"
+        size = _size(abs(comparison.difference), comparison)
+        claim = f"{words.get(kind, kind)} by {size} ({_format_evidence(comparison)})"
         return claim + (f", yet no more than {_size(comparison.margin, comparison)}" if comparison.equivalent else "")
     if kind == "no difference":
         return f"no difference larger than {_size(comparison.margin, comparison)}: {_observed(comparison)}"
@@ -52,7 +54,7 @@ def _claim(comparison: Comparison) -> str:
         if comparison.p is not None and comparison.p < ALPHA:
             lead = f"no evidence that survives the correction for {comparison.family} comparisons"
         least = _size(comparison.detectable or 0.0, comparison)
-        return f"{lead}: {_observed(comparison)}; the least that one such comparison shows with 80% power is {least}"
+        return f"{lead}: {_observed(comparison)}; one such comparison detects {least} or more with 80% power"
     if kind == "identical":
         return f"identical in all {comparison.n} pairs"
     return "no claim: " + _why_not(comparison)
@@ -60,14 +62,14 @@ def _claim(comparison: Comparison) -> str:
 
 def _why_not(comparison: Comparison) -> str:
     if (n := comparison.n) < LEAST_PAIRS:
-        pairs = ("no pair of scores is there", "1 pair is too few", f"{n} pairs are too few")[n]
-        return f"{pairs}, {LEAST_PAIRS} are the least"
+        pairs = ("there are no pairs of scores yet", "1 pair is too few", f"{n} pairs are too few")[n]
+        return f"{pairs}; at least {LEAST_PAIRS} are needed"
     if comparison.p is None:
         if comparison.crossed:
             return "pairs that share seeds need a full grid of initialisations and data orders, and some spread"
         if comparison.ties == comparison.n:
             return f"identical in the {comparison.n} pairs that are left, but some trials diverged"
-        return f"the difference is the same in all {comparison.n} pairs, so its spread cannot be told"
+        return f"the difference is the same in all {comparison.n} pairs, so its spread cannot be estimated"
     return f"the difference leaves out trials that diverged: {_observed(comparison)}"
 
 
@@ -80,7 +82,7 @@ def _format_evidence(comparison: Comparison) -> str:
     assert comparison.interval is not None
     assert comparison.p is not None
     low, high = (_signed(end, comparison) for end in comparison.interval)
-    p = _p_equals(comparison.p)
+    p = describe_p(comparison.p)
     if comparison.p_holm is not None and comparison.family > 1:
         p += f", {format_p(comparison.p_holm)} after Holm for {comparison.family}"
     return f"95% interval {low} to {high}, {p}, {comparison.n} pairs"
@@ -92,7 +94,11 @@ def _remarks(comparison: Comparison) -> list[str]:
         baseline, method = comparison.collapsed
         remarks.append(
             f"collapsed or diverged: {method} of {comparison.trials} trials, baseline {baseline} of {comparison.trials}"
-            + ("" if comparison.p_collapsed is None else f" (Fisher {_p_equals(comparison.p_collapsed)})")
+            + ("" if comparison.p_collapsed is None else f" (Fisher {describe_p(comparison.p_collapsed)})")
+        )
+    if comparison.crossed and comparison.p is not None and comparison.n < comparison.trials:
+        remarks.append(
+            f"{comparison.n} of {comparison.trials} pairs form a full grid of seeds, the others are left out"
         )
     if comparison.unpaired:
         verb = "is" if comparison.unpaired == 1 else "are"
@@ -126,7 +132,8 @@ def _digits(value: float) -> str:
     return f"{value:.{1 - math.floor(math.log10(value))}f}"
 
 
-def _p_equals(p: float) -> str:
+def describe_p(p: float) -> str:
+    """For example "p = 0.041"."""
     return f"p {format_p(p)}" if p < 1e-4 else f"p = {format_p(p)}"
 
 

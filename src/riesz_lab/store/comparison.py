@@ -5,8 +5,6 @@
 Trials of several settings lie in one folder; this file says which arm had which.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -40,10 +40,6 @@ class StoredTrial:
         """The history row of the last epoch; empty if there is none."""
         return (None if self.result is None else self.result.last) or {}
 
-    @property
-    def higher_is_better(self) -> bool:
-        return self.result is None or self.result.higher_is_better
-
     def sweeps(self) -> dict[str, int]:
         """The sweeps it was run for, with the number of comparisons that each plans."""
         return read_sweeps(self.files.sweeps_file)
@@ -90,11 +86,15 @@ class Store:
         self.trials.sort(key=lambda trial: trial.path)
 
     def groups(self) -> dict[str, list[StoredTrial]]:
-        """Trials that differ by their seeds alone, by the id of the group."""
-        groups: dict[str, list[StoredTrial]] = {}
-        for trial in self.trials:
-            groups.setdefault(trial.config.group, []).append(trial)
-        return groups
+        return grouped(self.trials)
+
+
+def grouped(trials: Iterable[StoredTrial]) -> dict[str, list[StoredTrial]]:
+    """Trials that differ by their seeds alone, by the id of the group."""
+    groups: dict[str, list[StoredTrial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.config.group, []).append(trial)
+    return groups
 
 
 def open_store(folder: Path) -> Store:

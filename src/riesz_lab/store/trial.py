@@ -1,7 +1,5 @@
 """Writing a trial: its directory is the only record of it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -38,7 +36,7 @@ class Trial(TrialFiles):
         self.config = config
 
     @contextmanager
-    def open(self) -> Iterator[Trial]:
+    def open(self) -> "Iterator[Trial]":
         """Create the directory, lock it, remove what a killed process left."""
         atomic.make_directory(self.path)
         with lock(self.path):

@@ -5,7 +5,6 @@ state is in the trials' directories: a sweep can be stopped, killed, and run aga
 """
 
 import inspect
-from collections.abc import Callable
 
 from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.sweeps import mini, paper, regimes
@@ -13,7 +12,7 @@ from riesz_lab.sweeps.definition import Arm, Sweep
 from riesz_lab.sweeps.results import Row, Table, results
 from riesz_lab.utils.importing import load_object
 
-SWEEPS: dict[str, Callable[[], Sweep]] = {**paper.SWEEPS, **mini.SWEEPS, **regimes.SWEEPS}
+SWEEPS: dict[str, Sweep] = paper.SWEEPS | mini.SWEEPS | regimes.SWEEPS
 
 
 def sweep(name: str) -> Sweep:
@@ -37,7 +36,7 @@ def sweep(name: str) -> Sweep:
     if name not in SWEEPS:
         own = "your own as 'package.module:function'"
         raise ConfigError(unknown("sweep", name, SWEEPS, other=own, listed_by="riesz sweep"))
-    return SWEEPS[name]()
+    return SWEEPS[name]
 
 
 __all__ = ["SWEEPS", "Arm", "Row", "Sweep", "Table", "results", "sweep"]

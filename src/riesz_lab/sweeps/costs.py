@@ -4,6 +4,8 @@ CPU: measured steps; between and beyond the measured batch sizes along a line th
 GPU: not measured. A step is the launch of its layers' kernels plus the arithmetic, with the assumptions below.
 """
 
+from collections.abc import Sequence
+
 from riesz_lab.config import Config
 from riesz_lab.data.images.builtin import DATASETS
 from riesz_lab.data.scenes.builtin import SCENES
@@ -86,6 +88,14 @@ def format_hours(hours: float | None) -> str:
     if hours < 1.5:
         return f"{round(60 * hours)} min"
     return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def format_sum(hours: Sequence[float | None]) -> str:
+    """The sum of what is known."""
+    if hours and all(each is None for each in hours):
+        return "an unknown time"
+    total = sum(each or 0.0 for each in hours)
+    return f"{total:,.0f} hours" if total >= 10 else format_hours(total)
 
 
 def _step_ms(measured: dict[int, float], size: int) -> float:

@@ -1,7 +1,5 @@
 """The definition of a sweep: arms, the seeds they share, and which arm is compared with which."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -53,10 +51,10 @@ class Sweep:
         """How many comparisons a claim is corrected for."""
         return self.family or sum(arm.baseline is not None for arm in self.arms)
 
-    def with_trials(self, count: int | None) -> Sweep:
+    def with_trials(self, count: int | None) -> "Sweep":
         return self if count is None else replace(self, trials=count)
 
-    def only(self, texts: Iterable[str]) -> Sweep:
+    def only(self, texts: Iterable[str]) -> "Sweep":
         """The arms whose label, recipe or metric contains one of these texts, and the baselines they need.
 
         Claims stay corrected for all comparisons of the sweep, since the arms may be chosen after a look at them.
@@ -93,3 +91,7 @@ class Sweep:
         """Every trial once, seed by seed, so that complete trials can be compared at any moment."""
         rounds = zip(*map(self.configs, self.arms), strict=True)
         return list({config.id: config for trials in rounds for config in trials}.values())
+
+
+def by_name(*sweeps: Sweep) -> dict[str, Sweep]:
+    return {sweep.name: sweep for sweep in sweeps}

@@ -31,7 +31,7 @@ def print_dry_run(sweep: Sweep, runs: Path, *, retry_failed: bool = False) -> No
     cpu, gpu = ([estimate(config) for config in waiting] for estimate in (costs.cpu_hours, costs.gpu_hours))
     print(
         f"{count(len(configs), 'trial')}, {len(pending.done)} complete, {len(pending.failed)} failed, "
-        f"{len(waiting)} to run: about {_format_sum(cpu)} on two cores, or {_format_sum(gpu)} on one GPU."
+        f"{len(waiting)} to run: about {costs.format_sum(cpu)} on two cores, or {costs.format_sum(gpu)} on one GPU."
     )
     if None in cpu or None in gpu:
         print(
@@ -65,10 +65,3 @@ def _changes(config: Config) -> list[str]:
 
 def _format(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _format_sum(hours: list[float | None]) -> str:
-    if hours and all(each is None for each in hours):
-        return "an unknown time"
-    total = sum(each or 0.0 for each in hours)
-    return f"{total:,.0f} hours" if total >= 10 else costs.format_hours(total)

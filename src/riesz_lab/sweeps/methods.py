@@ -59,12 +59,7 @@ def method(config: Config) -> str:
 def baseline(config: Config, names: Collection[str]) -> str | None:
     """The method that this one is compared with: the plain one, or for permuted channels the true order.
 
-    Args:
-        config: the method.
-        names: the methods that were run.
-
-    Returns:
-        None for the plain one, and where its baseline was not run.
+    None for the plain one itself, and where its baseline is not among the `names` of the methods that were run.
     """
     if config.metric == "identity":
         return None

@@ -8,31 +8,32 @@ Choices where the paper leaves them open:
 4. Figures without a named network are ResNet-56 with batch size 8, where the paper sees the largest effect.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from riesz_lab.config import Config, MetricText
 from riesz_lab.recipes import recipe
-from riesz_lab.sweeps.definition import Arm, Sweep
+from riesz_lab.sweeps.definition import Arm, Sweep, by_name
 
 TILDE, REWEIGHTED = MetricText("sobolev-tilde(lam=1.0)"), MetricText("reweighted-l2(lam=1.0)")
 LS = MetricText("laplacian-smoothing(sigma=0.5)")
 RASTERIZED_LS: dict[str, Any] = {"metric": LS, "direction": "rasterized", "layers": "all"}
 LAMBDAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+RESNET, RESNET_LS = recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8")
 
 CHANCE = 0.15
 """Ten classes: an accuracy up to this is a network that learned nothing."""
 
 
-def methods(base: Config, name: str = "SGD", prefix: str = "") -> list[Arm]:
+def methods(base: Config, name: str = "SGD", prefix: str = "") -> tuple[Arm, ...]:
     """The plain optimizer and the paper's two metrics on it."""
     baseline = f"{prefix}{name}"
-    return [
+    return (
         Arm(baseline, base),
         Arm(f"{baseline} + SobolevTilde", replace(base, metric=TILDE), baseline),
         Arm(f"{baseline} + ReweightedL2", replace(base, metric=REWEIGHTED), baseline),
-    ]
+    )
 
 
 def with_ls(base: Config, ls: Config, prefix: str = "") -> tuple[Arm, ...]:
@@ -41,7 +42,7 @@ def with_ls(base: Config, ls: Config, prefix: str = "") -> tuple[Arm, ...]:
     return *methods(base, "SGD", prefix), Arm(f"{prefix}LS", ls, f"{prefix}SGD"), along_output
 
 
-def cifar_arms(resnet: str, vgg: str, config: Callable[[str, int], Config]) -> list[Arm]:
+def cifar_arms(resnet: str, vgg: str, config: Callable[[str, int], Config]) -> tuple[Arm, ...]:
     """The rows of the table; `config` gives the settings of "sgd", "ls", "vgg" and "adam" at a batch size."""
     arms: list[Arm] = []
     for size in (128, 32, 8):
@@ -51,18 +52,16 @@ def cifar_arms(resnet: str, vgg: str, config: Callable[[str, int], Config]) -> l
         arms += methods(config("vgg", size), "SGD", f"{vgg} b{size} ")
     for size in (128, 32, 8):
         arms += methods(config("adam", size), "Adam", f"{resnet} b{size} ")
-    return arms
+    return tuple(arms)
 
 
-def table_cifar() -> Sweep:
-    recipes = {"sgd": "resnet56", "ls": "resnet56-ls", "vgg": "vgg16", "adam": "resnet56-adam"}
-    arms = cifar_arms("ResNet-56", "VGG-16", lambda kind, size: recipe(f"cifar10-{recipes[kind]}-b{size}"))
-    return Sweep(
-        name="table-cifar", trials=10, collapsed=CHANCE,
-        about="CIFAR-10 test accuracy: three networks and optimizers, three batch sizes, two metrics, and LS",
-        reproduces='table "Test accuracy on CIFAR-10", all 27 cells, and its LS rows',
-        arms=tuple(arms),
-    )  # fmt: skip
+def curve_arms() -> Iterator[Arm]:
+    """SGD and Adam at every batch size, with LS at the smallest."""
+    for size in (128, 32):
+        yield from methods(recipe(f"cifar10-resnet56-b{size}"), "SGD", f"b{size} ")
+    yield from with_ls(RESNET, RESNET_LS, "b8 ")
+    for size in (128, 32, 8):
+        yield from methods(recipe(f"cifar10-resnet56-adam-b{size}"), "Adam", f"b{size} ")
 
 
 def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
@@ -80,24 +79,6 @@ def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
     return Arm(plain, base), *(Arm(label, replace(base, metric=metric), plain) for label, metric in metrics.items())
 
 
-def lambda_mnist() -> Sweep:
-    return Sweep(
-        name="lambda-mnist", collapsed=CHANCE,
-        about="how much of the metric: lam from 0 to 20 on MNIST",
-        reproduces="figure of lam, MNIST; SobolevTilde in both readings",
-        arms=lambdas(recipe("mnist-cnn"), LAMBDAS),
-    )  # fmt: skip
-
-
-def lambda_fashion() -> Sweep:
-    return replace(
-        lambda_mnist(), name="lambda-fashion",
-        about="how much of the metric: lam from 0 to 20 on Fashion-MNIST",
-        reproduces="figure of lam, Fashion-MNIST; SobolevTilde in both readings",
-        arms=lambdas(recipe("fashion-cnn"), LAMBDAS),
-    )  # fmt: skip
-
-
 def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
     """Every direction and scope for SobolevTilde and LS; `ls` is LS as its authors run it, rasterized on all layers."""
     arms = [Arm("SGD", base)]
@@ -110,56 +91,6 @@ def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
                 arms.append(Arm(f"{name} {direction}, {layers} layers", config, "SGD"))
     arms.append(Arm(f"LS {smooth_epochs} epochs, then SGD", replace(ls, smooth_epochs=smooth_epochs), "SGD"))
     return tuple(arms)
-
-
-def directions() -> Sweep:
-    return Sweep(
-        name="directions", trials=10, collapsed=CHANCE,
-        about="which axis to smooth along: output, input, rasterized; conv layers or all; ours and LS",
-        reproduces="figure of directions, and LS for 40 epochs, then SGD",
-        arms=directed(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8"), 40),
-    )  # fmt: skip
-
-
-def variance() -> Sweep:
-    return Sweep(
-        name="variance", trials=30, collapsed=CHANCE,
-        about="how test accuracy scatters over trials",
-        reproduces="histogram of test accuracy over trials",
-        arms=tuple(methods(recipe("cifar10-resnet56-b8"))),
-    )  # fmt: skip
-
-
-def initialisation() -> Sweep:
-    return replace(
-        variance(), name="initialisation", trials=5, crossed=True,
-        about="what chance is made of: every initialisation seed with every data seed",
-        reproduces="the question whether results hang on the initialisation",
-    )  # fmt: skip
-
-
-def regularity() -> Sweep:
-    return Sweep(
-        name="regularity", trials=3, collapsed=CHANCE,
-        about="trained weights, for pictures of their stripes and the correlation of filters by distance",
-        reproduces="figures of trained weights and of regularity",
-        arms=with_ls(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8")),
-    )  # fmt: skip
-
-
-def curves() -> Sweep:
-    arms: list[Arm] = []
-    for size in (128, 32):
-        arms += methods(recipe(f"cifar10-resnet56-b{size}"), "SGD", f"b{size} ")
-    arms += with_ls(recipe("cifar10-resnet56-b8"), recipe("cifar10-resnet56-ls-b8"), "b8 ")
-    for size in (128, 32, 8):
-        arms += methods(recipe(f"cifar10-resnet56-adam-b{size}"), "Adam", f"b{size} ")
-    return Sweep(
-        name="curves", trials=10, collapsed=CHANCE,
-        about="train and test accuracy, epoch by epoch; shares its trials with table-cifar",
-        reproduces="figure of curves at batch 8, and the appendix's curves per batch size for SGD and Adam",
-        arms=tuple(arms),
-    )  # fmt: skip
 
 
 def controlled(base: Config) -> tuple[Arm, ...]:
@@ -181,35 +112,73 @@ def controlled(base: Config) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def controls() -> Sweep:
-    return Sweep(
+CIFAR = {"sgd": "resnet56", "ls": "resnet56-ls", "vgg": "vgg16", "adam": "resnet56-adam"}
+
+SWEEPS = by_name(
+    Sweep(
+        name="table-cifar", trials=10, collapsed=CHANCE,
+        about="CIFAR-10 test accuracy: three networks and optimizers, three batch sizes, two metrics, and LS",
+        reproduces='table "Test accuracy on CIFAR-10", all 27 cells, and its LS rows',
+        arms=cifar_arms("ResNet-56", "VGG-16", lambda kind, size: recipe(f"cifar10-{CIFAR[kind]}-b{size}")),
+    ),
+    Sweep(
+        name="lambda-mnist", collapsed=CHANCE,
+        about="how much of the metric: lam from 0 to 20 on MNIST",
+        reproduces="figure of lam, MNIST; SobolevTilde in both readings",
+        arms=lambdas(recipe("mnist-cnn"), LAMBDAS),
+    ),
+    Sweep(
+        name="lambda-fashion", collapsed=CHANCE,
+        about="how much of the metric: lam from 0 to 20 on Fashion-MNIST",
+        reproduces="figure of lam, Fashion-MNIST; SobolevTilde in both readings",
+        arms=lambdas(recipe("fashion-cnn"), LAMBDAS),
+    ),
+    Sweep(
+        name="directions", trials=10, collapsed=CHANCE,
+        about="which axis to smooth along: output, input, rasterized; conv layers or all; ours and LS",
+        reproduces="figure of directions, and LS for 40 epochs, then SGD",
+        arms=directed(RESNET, RESNET_LS, 40),
+    ),
+    Sweep(
+        name="variance", trials=30, collapsed=CHANCE,
+        about="how test accuracy scatters over trials",
+        reproduces="histogram of test accuracy over trials",
+        arms=methods(RESNET),
+    ),
+    Sweep(
+        name="initialisation", trials=5, crossed=True, collapsed=CHANCE,
+        about="what chance is made of: every initialisation seed with every data seed",
+        reproduces="the question whether results hang on the initialisation",
+        arms=methods(RESNET),
+    ),
+    Sweep(
+        name="regularity", trials=3, collapsed=CHANCE,
+        about="trained weights, for pictures of their stripes and the correlation of filters by distance",
+        reproduces="figures of trained weights and of regularity",
+        arms=with_ls(RESNET, RESNET_LS),
+    ),
+    Sweep(
+        name="curves", trials=10, collapsed=CHANCE,
+        about="train and test accuracy, epoch by epoch; shares its trials with table-cifar",
+        reproduces="figure of curves at batch 8, and the appendix's curves per batch size for SGD and Adam",
+        arms=tuple(curve_arms()),
+    ),
+    Sweep(
         name="controls", trials=10, collapsed=CHANCE,
         about="is it the direction or the step length (norm kept)? is it the neighbourhood of channels (permuted)?",
         reproduces="no such controls",
-        arms=controlled(recipe("cifar10-resnet56-b8")),
-    )  # fmt: skip
-
-
-def voc() -> Sweep:
-    return Sweep(
+        arms=controlled(RESNET),
+    ),
+    Sweep(
         name="voc", trials=3,
         about="segmentation of PascalVOC",
         reproduces="figure of VOC losses and accuracy, and the generalisation gap",
-        arms=tuple(methods(recipe("voc-unet50"))),
-    )  # fmt: skip
-
-
-def spade() -> Sweep:
-    return Sweep(
+        arms=methods(recipe("voc-unet50")),
+    ),
+    Sweep(
         name="spade", trials=6, relative_margin=0.05,
         about="image synthesis on Cityscapes, by FID; how many runs collapse",
         reproduces="figure of FID against epoch",
         arms=(*methods(recipe("cityscapes-spade")), *methods(recipe("cityscapes-spade-adam"), "Adam")),
-    )  # fmt: skip
-
-
-MAKERS: tuple[Callable[[], Sweep], ...] = (
-    table_cifar, lambda_mnist, lambda_fashion, directions, variance, initialisation, regularity, curves, controls,
-    voc, spade,
+    ),
 )  # fmt: skip
-SWEEPS = {make().name: make for make in MAKERS}

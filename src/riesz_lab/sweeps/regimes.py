@@ -10,39 +10,33 @@ from dataclasses import replace
 
 from riesz_lab.config import Config
 from riesz_lab.recipes import recipe
-from riesz_lab.sweeps.definition import Arm, Sweep
+from riesz_lab.sweeps.definition import Arm, Sweep, by_name
 from riesz_lab.sweeps.paper import CHANCE, methods
-
-ABOUT = "batch size x learning rate: where a metric helps, and whether it only shifts the best rate"
 
 
 def cells(base: Config, sizes: Iterable[int], rates: Iterable[float]) -> tuple[Arm, ...]:
     """The plain optimizer and the paper's two metrics in every cell."""
-    arms: list[Arm] = []
-    for size in sizes:
-        for rate in rates:
-            arms += methods(replace(base, batch_size=size, lr=rate), prefix=f"b{size} lr {rate:g} ")
-    return tuple(arms)
+    return tuple(
+        arm
+        for size in sizes
+        for rate in rates
+        for arm in methods(replace(base, batch_size=size, lr=rate), prefix=f"b{size} lr {rate:g} ")
+    )
 
 
-def regimes() -> Sweep:
-    base = replace(recipe("cifar10-resnet20-b8"), recipe="regimes")
-    return Sweep(
-        name="regimes", trials=5, collapsed=CHANCE,
-        about=ABOUT,
-        reproduces="no such map; batch sizes 8 to 128 of the CIFAR-10 table are at a rate of 0.1",
-        arms=cells(base, (8, 32, 128), (0.01, 0.03, 0.1, 0.3)),
-    )  # fmt: skip
+REGIMES = Sweep(
+    name="regimes", trials=5, collapsed=CHANCE,
+    about="batch size x learning rate: where a metric helps, and whether it only shifts the best rate",
+    reproduces="no such map; batch sizes 8 to 128 of the CIFAR-10 table are at a rate of 0.1",
+    arms=cells(replace(recipe("cifar10-resnet20-b8"), recipe="regimes"), (8, 32, 128), (0.01, 0.03, 0.1, 0.3)),
+)  # fmt: skip
 
+SMALL = replace(
+    recipe("fashion-cnn-mini"), recipe="regimes-mini",
+    train_limit=2000, test_limit=5000, epochs=3, drop_every=1, drop_factor=0.3, eval_every=3,
+)  # fmt: skip
+"""The two-layer CNN on 2,000 images of Fashion-MNIST, three epochs."""
 
-def regimes_mini() -> Sweep:
-    """The two-layer CNN on 2,000 images of Fashion-MNIST, three epochs."""
-    base = replace(
-        recipe("fashion-cnn-mini"), recipe="regimes-mini",
-        train_limit=2000, test_limit=5000, epochs=3, drop_every=1, drop_factor=0.3, eval_every=3,
-    )  # fmt: skip
-    arms = cells(base, (8, 32, 128), (0.003, 0.01, 0.03, 0.1))
-    return replace(regimes(), name="regimes-mini", arms=arms)
-
-
-SWEEPS = {make().name: make for make in (regimes, regimes_mini)}
+SWEEPS = by_name(
+    REGIMES, replace(REGIMES, name="regimes-mini", arms=cells(SMALL, (8, 32, 128), (0.003, 0.01, 0.03, 0.1)))
+)

@@ -1,8 +1,7 @@
 """From stored trials to a table: a pure function of a sweep and a store."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.store import Store, StoredTrial
@@ -11,14 +10,6 @@ from riesz_lab.sweeps.definition import Arm, Sweep
 
 Key = Hashable
 """(initialisation seed, data seed) of a trial."""
-
-
-class Score(NamedTuple):
-    """What the trials of a sweep are compared by."""
-
-    name: str
-    higher_is_better: bool
-    percent: bool
 
 
 @dataclass(frozen=True)
@@ -31,6 +22,11 @@ class Row:
     scores: dict[Key, float | None]  # of the complete ones; None for one that diverged or collapsed
     comparison: Comparison | None  # with its baseline, Holm-corrected over the table; None for an arm without one
 
+    @property
+    def finite(self) -> list[float]:
+        """The scores of the trials that neither diverged nor collapsed."""
+        return [score for score in self.scores.values() if score is not None]
+
 
 @dataclass(frozen=True)
 class Table:
@@ -39,6 +35,8 @@ class Table:
     sweep: Sweep  # what was run
     which: Which  # whether the scores are those of the last epoch or of the best
     score: str  # the name of the score
+    higher_is_better: bool
+    percent: bool  # whether scores are fractions that are printed in percent
     rows: dict[str, Row]  # one per arm, by label
 
     @property
@@ -52,19 +50,6 @@ class Table:
             f"{label} against {self.rows[label].arm.baseline}: {comparison.sentence}."
             for label, comparison in self.comparisons.items()
         ]
-
-    @property
-    def higher_is_better(self) -> bool:
-        return self._kind.higher_is_better
-
-    @property
-    def percent(self) -> bool:
-        """Whether scores are fractions that are printed in percent."""
-        return self._kind.percent
-
-    @property
-    def _kind(self) -> Score:
-        return _score(self.sweep, [trial for row in self.rows.values() for trial in row.trials.values()])
 
 
 def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
@@ -82,24 +67,29 @@ def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
         for config in sweep.configs(arm):
             if config.id in complete:
                 trials[arm.label][config.effective_init_seed, config.effective_data_seed] = complete[config.id]
-    score = _score(sweep, [trial for by_seed in trials.values() for trial in by_seed.values()])
+    score, higher_is_better, percent = _score(sweep, trials.values())
     scores = {
         label: {key: trial.score(which) if trial.status == "finished" else None for key, trial in by_seed.items()}
         for label, by_seed in trials.items()
     }
-    options: dict[str, Any] = {"higher_is_better": score.higher_is_better, "percent": score.percent}
-    comparisons = {}
-    for arm in sweep.arms:
-        if arm.baseline is not None:
-            before, after = scores[arm.baseline], scores[arm.label]
-            margin = _margin(sweep, before)
-            comparisons[arm.label] = paired(before, after, margin=margin, collapsed=sweep.collapsed, **options)
+    comparisons = {
+        arm.label: paired(
+            scores[arm.baseline],
+            scores[arm.label],
+            margin=_margin(sweep, scores[arm.baseline]),
+            higher_is_better=higher_is_better,
+            percent=percent,
+            collapsed=sweep.collapsed,
+        )
+        for arm in sweep.arms
+        if arm.baseline is not None
+    }
     comparisons = holm(comparisons, sweep.family)
     rows = {
         arm.label: Row(arm, trials[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
         for arm in sweep.arms
     }
-    return Table(sweep, which, score.name, rows)
+    return Table(sweep, which, score, higher_is_better, percent, rows)
 
 
 def _margin(sweep: Sweep, baseline: dict[Key, float | None]) -> float:
@@ -109,12 +99,12 @@ def _margin(sweep: Sweep, baseline: dict[Key, float | None]) -> float:
     return abs(sweep.relative_margin * sum(finite) / len(finite))
 
 
-def _score(sweep: Sweep, trials: list[StoredTrial]) -> Score:
-    """The score, as the trials recorded it, since a task may have several; of the task while there is no trial."""
-    for trial in trials:
-        if trial.result is not None:
-            return Score(trial.result.score, trial.result.higher_is_better, trial.result.percent)
+def _score(sweep: Sweep, by_arm: Iterable[dict[Key, StoredTrial]]) -> tuple[str, bool, bool]:
+    """Name, sense and unit of the score, as trials recorded it, since a task may have several; else of the task."""
+    for result in (trial.result for trials in by_arm for trial in trials.values()):
+        if result is not None:
+            return result.score, result.higher_is_better, result.percent
     from riesz_lab.tasks import task_class  # torch, on first use
 
     task = task_class(sweep.arms[0].config.task)
-    return Score(getattr(task, "score", "score"), task.higher_is_better, task.percent)
+    return getattr(task, "score", "score"), task.higher_is_better, task.percent

@@ -75,9 +75,8 @@ def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
                 missing = row.wanted - len(row.scores)
                 left = count(missing, "trial")
                 raise ConfigError(f"arm {arm.label!r} is not tuned yet: {left} at rate {rate:g} to be completed")
-            finite = [score for score in row.scores.values() if score is not None]
             # One divergent trial disqualifies a rate.
-            scores[rate] = sum(finite) / len(finite) if len(finite) == row.wanted else None
+            scores[rate] = sum(row.finite) / row.wanted if len(row.finite) == row.wanted else None
         ranked = sorted((-sign * score, rate) for rate, score in scores.items() if score is not None)
         chosen[arm.label] = Choice(scores, ranked[0][1] if ranked else math.nan)
         if not ranked:

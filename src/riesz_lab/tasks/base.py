@@ -37,34 +37,22 @@ class Context:
 
 
 class Task(ABC):
-    """Data, models, optimizers, losses and scores of one kind of experiment.
+    """Data, models, optimizers, losses and scores of one kind of experiment."""
 
-    Attributes:
-        score: the score trials are compared by, a key of what `evaluate` returns.
-        higher_is_better: whether more of it is better.
-        percent: whether it is a fraction that is printed in percent.
-        models, optimizers: by name; the trainer wraps the models in place.
-        attachments: the metric on each optimizer that has one.
-        meters: means of the current epoch of training.
-        train, test: the two splits.
-    """
-
-    score: str
-    higher_is_better: bool = True
-    percent: bool = True
-    channels_last: ClassVar[bool] = True
-    """Whether the config's setting of this name applies to the models."""
-
-    train: Any
+    score: str  # the score trials are compared by, a key of what `evaluate` returns
+    higher_is_better: bool = True  # whether more of it is better
+    percent: bool = True  # whether it is a fraction that is printed in percent
+    channels_last: ClassVar[bool] = True  # whether the config's setting of this name applies to the models
+    train: Any  # the two splits
     test: Any
 
     def __init__(self, config: Config, data_dir: Path, data: Any, context: Context):
         """Load the data, build models and optimizers."""
         self.config, self.context = config, context
-        self.models: dict[str, nn.Module] = {}
+        self.models: dict[str, nn.Module] = {}  # by name; the trainer wraps them in place
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
-        self.attachments: dict[str, riesz.Attachment] = {}
-        self.meters = Meters(context.device)
+        self.attachments: dict[str, riesz.Attachment] = {}  # the metric on each optimizer that has one
+        self.meters = Meters(context.device)  # means of the current epoch of training
 
     @classmethod
     @abstractmethod

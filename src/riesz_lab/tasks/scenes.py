@@ -23,16 +23,9 @@ Shown = dict[int, tuple[Tensor, Tensor, Tensor]]
 
 
 class SceneTask(Task):
-    """A task on scenes.
+    """A task on scenes."""
 
-    Attributes:
-        scenes: the dataset.
-        train, test: its splits, decoded.
-    """
-
-    multiple: ClassVar[int] = 1
-    """Height and width must be divisible by it."""
-
+    multiple: ClassVar[int] = 1  # height and width must be divisible by it
     train: SceneDataset
     test: SceneDataset
 

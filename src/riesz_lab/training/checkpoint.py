@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from riesz_lab.errors import BadFileError, first_line
-from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import parallel
 from riesz_lab.utils import atomic
+from riesz_lab.utils.tensor_files import read_tensors
 
 KEPT = 2
 
@@ -59,7 +59,7 @@ def set_aside(path: Path) -> None:
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Weights and state of one checkpoint. Nothing in it is executed; a `BadFileError` if it cannot be read."""
-    weights = load_weights(path / "weights.safetensors")
+    weights = read_tensors(path / "weights.safetensors")
     try:
         state = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     except Exception as error:  # the reader of a damaged archive raises nearly anything

@@ -11,15 +11,11 @@ from riesz_lab.utils import atomic
 
 
 class EpochLog:
-    """Writes the rows of a session.
-
-    Attributes:
-        timing: of the current epoch.
-    """
+    """Writes the rows of a session."""
 
     def __init__(self, session: Session, *, tensorboard: bool = False):
         self.session = session
-        self.timing: dict[str, Any] = {}
+        self.timing: dict[str, Any] = {}  # of the current epoch
         self.writer = _summary_writer(session) if tensorboard and session.is_main else None
 
     def add(self, epoch: int, scores: dict[str, float]) -> None:

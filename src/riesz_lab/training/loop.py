@@ -21,8 +21,8 @@ from riesz_lab.store.result import Status
 from riesz_lab.tasks.optimizers import rate_factor
 from riesz_lab.training import parallel, resume
 from riesz_lab.training.epoch_log import EpochLog
-from riesz_lab.training.rendezvous import Rendezvous
 from riesz_lab.training.session import Session
+from riesz_lab.training.shared_flags import SharedFlags
 from riesz_lab.training.signals import Interrupts
 
 CHECK_EVERY = 100
@@ -34,7 +34,7 @@ class Loop:
         self.session, self.log, self.save_every, self.stop = session, log, save_every, stop
         self.saved_at = time.monotonic()
         context = session.context
-        self.rendezvous = Rendezvous(context.rank, context.world, context.add_up, context.device)
+        self.flags = SharedFlags(context.rank, context.world, context.add_up, context.device)
 
     def run(self) -> Status:
         """Train all steps that are left. Returns "finished" or "diverged"."""
@@ -141,7 +141,7 @@ class Loop:
 
     def _save_if_due(self) -> None:
         due = time.monotonic() - self.saved_at >= self.save_every
-        stop, due = self.rendezvous.any(self.session.state.step, [self.stop.received is not None, due])
+        stop, due = self.flags.any(self.session.state.step, [self.stop.received is not None, due])
         if stop:
             self._save_and_stop()
         if due or self.save_every == 0:

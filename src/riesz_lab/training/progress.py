@@ -1,12 +1,12 @@
 """Progress of a running trial: a live bar in a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 from riesz_lab.errors import printable
 from riesz_lab.store.result import is_percent
+from riesz_lab.utils.terminal import can_redraw
 
 Kind = Literal["auto", "live", "plain", "none"]
 Means = Callable[[], dict[str, float]]
@@ -73,16 +73,15 @@ class Plain(Progress):
 
 
 class Live(Progress):
-    """A bar, redrawn four times a second; with `rows`, a line per epoch above it."""
+    """A bar, redrawn four times a second, with a line per epoch above it."""
 
     every = 0.25
 
-    def __init__(self, title: str = "", rows: bool = True):
+    def __init__(self, title: str = ""):
         super().__init__(title)
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        self._rows = rows
         title_column, text_column = TextColumn("{task.fields[title]}"), TextColumn("{task.fields[text]}")
         self._bar = Bar(title_column, BarColumn(bar_width=24), text_column, transient=True)
 
@@ -96,8 +95,7 @@ class Live(Progress):
         self._bar.update(self._task, completed=step, text=text)
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        if self._rows:
-            self.note(f"{self.title} epoch {row['epoch']}  {format_scores(row)}")
+        self.note(f"{self.title} epoch {row['epoch']}  {format_scores(row)}")
 
     def note(self, text: str) -> None:
         self._bar.console.print(text, highlight=False, markup=False)
@@ -106,11 +104,11 @@ class Live(Progress):
         self._bar.stop()
 
 
-def make(kind: Kind, title: str = "", *, rows: bool = True) -> Progress:
+def make(kind: Kind, title: str = "") -> Progress:
     if kind == "none":
         return Progress(title)
-    if kind == "live" or (kind == "auto" and sys.stdout.isatty()):
-        return Live(title, rows)
+    if kind == "live" or (kind == "auto" and can_redraw()):
+        return Live(title)
     return Plain(title)
 
 

@@ -25,22 +25,15 @@ class State:
 
 
 class Session:
-    """What the loop, the log and the checkpoints of a trial share.
-
-    Attributes:
-        models: the models before they are wrapped; these are saved. The wrapped ones are in `task.models`.
-        optimizers: the optimizers as wrapped by Fabric.
-        steps: of the whole trial.
-        is_main: whether this process writes the trial's files.
-        sharded: whether no process holds the whole weights.
-    """
+    """What the loop, the log and the checkpoints of a trial share."""
 
     def __init__(self, config: Config, task: Task, context: Context, fabric: Any, trial: Trial, show: Progress):
         self.config, self.task, self.context = config, task, context
         self.fabric, self.trial, self.show = fabric, trial, show
-        self.is_main: bool = fabric.is_global_zero
+        self.is_main: bool = fabric.is_global_zero  # whether this process writes the trial's files
         self.state = State()
-        self.steps = min(config.epochs * task.steps_per_epoch, config.max_steps or 2**63)
+        self.steps = min(config.epochs * task.steps_per_epoch, config.max_steps or 2**63)  # of the whole trial
+        # As they are before they are wrapped: these are saved. The wrapped ones are in `task.models`.
         self.models = dict(task.models)
         randomness.seed_all(randomness.derived("training", config.effective_data_seed, fabric.global_rank))
         names = parallel.parameter_names(self.models)

@@ -1,7 +1,5 @@
 """SIGTERM and Ctrl-C stop a trial after the current step, with its state saved."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType
@@ -18,7 +16,7 @@ class Interrupts:
         self.received: int | None = None
         self._previous: dict[int, Any] = {}
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> "Interrupts":
         # Python sets and runs handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):

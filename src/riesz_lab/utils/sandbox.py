@@ -8,8 +8,6 @@ The child is a fork: a new interpreter would import torch again, for seconds. It
 without running what the parent has registered for its exit. Where a system has no fork, there are no limits.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import multiprocessing
 import os

@@ -9,8 +9,6 @@ Requirements it meets:
 - every failure is a `BadFileError` that names the file.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 import zipfile
@@ -49,13 +47,9 @@ WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "weights", "net
 
 
 def read_tensors(path: Path | str) -> dict[str, Tensor]:
-    """All tensors of a network in a file, by name.
+    """All tensors of a network by name, on the CPU, in the file's order; those of optimizers are left out.
 
-    Args:
-        path: a safetensors file, or one written by `torch.save`: a state dict, or a checkpoint that holds one.
-
-    Returns:
-        Tensors on the CPU, in the file's order; those of optimizers are left out.
+    The file is safetensors, or written by `torch.save`: a state dict, or a checkpoint that holds one.
     """
     path = Path(path)
     try:

@@ -98,6 +98,23 @@ def test_enabled_and_detach_give_back_the_plain_optimizer():
     riesz.attach(optimizer, model, metric=riesz.SobolevTilde())
 
 
+def test_attach_adds_four_hooks_and_a_getstate_and_detach_removes_them():
+    optimizer = torch.optim.SGD(network().parameters(), lr=0.1)
+    before = {name: dict(value) if "hooks" in name else value for name, value in vars(optimizer).items()}
+    attachment = riesz.attach(optimizer, metric=riesz.SobolevTilde())
+    added = {name: len(value) - len(before[name]) for name, value in vars(optimizer).items() if "hooks" in name}
+    assert {name for name, number in added.items() if number} == {
+        "_optimizer_step_pre_hooks",
+        "_optimizer_step_post_hooks",
+        "_optimizer_load_state_dict_pre_hooks",
+        "_optimizer_load_state_dict_post_hooks",
+    }
+    assert sum(added.values()) == 4
+    assert set(vars(optimizer)) - set(before) == {"__getstate__"}
+    attachment.detach()
+    assert vars(optimizer) == before
+
+
 def test_metric_may_be_replaced_while_training():
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)

@@ -211,9 +211,39 @@ def test_a_schedule_sets_numbers_or_metrics_and_resumes_from_a_checkpoint():
     new.load_state_dict(state)
     assert resumed.step == 2
     assert seen(resumed, new, 2) == wanted[2:]
-    resumed.schedule(None)
-    optimizer.step()
     assert resumed.step == 4
+
+
+def test_a_schedule_that_ends_leaves_nothing_in_the_state_dict_and_the_metric_as_it_is():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plain = optimizer.state_dict()
+    attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2(7.0))
+    attachment.schedule(lambda step: {"lam": 1.0 + step})
+    optimizer.step()
+    assert optimizer.state_dict() != plain
+    attachment.schedule(None)
+    assert optimizer.state_dict() == plain
+    optimizer.step()
+    assert (attachment.metric, attachment.step) == (riesz.ReweightedL2(1.0), 0)
+
+
+def test_a_scheduled_metric_of_a_users_own_class_resumes_from_a_checkpoint():
+    class Mine(riesz.ReweightedL2):
+        pass
+
+    states, metrics = [], []
+    for _ in range(2):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        attachment = riesz.attach(optimizer, model, metric=Mine(7.0))
+        attachment.schedule(lambda step: {"lam": 3.0} if step == 0 else None)
+        if states:
+            optimizer.load_state_dict(states[0])
+        optimizer.step()
+        states.append(saved_and_loaded(optimizer.state_dict()))
+        metrics.append(attachment.metric)
+    assert metrics == [Mine(3.0), Mine(3.0)]
 
 
 def test_a_schedule_is_asked_once_per_step_however_often_the_closure_runs():

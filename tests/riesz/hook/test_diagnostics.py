@@ -90,3 +90,28 @@ def test_diagnostics_do_not_take_a_later_gradient_for_the_one_of_the_step():
     impersonate(model[0].weight)
     with pytest.raises(RuntimeError, match="changed after the step"):
         attachment.diagnostics()
+
+
+def test_diagnostics_of_a_zero_gradient_under_the_norm_control_are_finite():
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.05), control="norm")
+    model[0].weight.grad = torch.zeros_like(model[0].weight)
+    optimizer.step()
+    (diagnosis,) = attachment.diagnostics()
+    assert (diagnosis.ratio, diagnosis.cosine) == (1.0, 1.0)
+
+
+def test_diagnostics_do_not_depend_on_the_size_of_the_gradient():
+    cosines = []
+    for size in (1.0, 1e-85):
+        model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False)).double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.05))
+        attachment.recording = True
+        grad = torch.linspace(-1, 2, model[0].weight.numel(), dtype=torch.float64).sin()
+        model[0].weight.grad = size * grad.view_as(model[0].weight)
+        optimizer.step()
+        cosines.append(attachment.diagnostics()[0].cosine)
+    assert cosines[0] < 0.999
+    assert cosines[1] == pytest.approx(cosines[0], rel=1e-9)

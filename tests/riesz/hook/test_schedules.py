@@ -122,3 +122,41 @@ def test_a_projection_has_no_warm_up():
 def test_a_schedule_without_an_attachment_says_so():
     with pytest.raises(RuntimeError, match="has no metric yet"):
         riesz.schedule.warmup(4)(0)
+
+
+def test_a_second_schedule_starts_from_the_metric_that_was_given():
+    model, optimizer, attachment = scheduled(riesz.schedule.warmup(10))
+    train(model, optimizer, range(3))
+    attachment.schedule(riesz.schedule.warmup(4))
+    train(model, optimizer, range(3))
+    assert attachment.metric == METRIC
+    attachment.schedule(riesz.schedule.first_epochs(1, 1))
+    train(model, optimizer, range(1))
+    assert attachment.metric == riesz.Identity()
+    attachment.schedule(riesz.schedule.first_epochs(100, 1))
+    train(model, optimizer, range(1))
+    assert attachment.metric == METRIC
+
+
+def test_a_schedule_with_a_method_named_of_is_a_function_like_any_other():
+    class Halving:
+        def of(self, total):
+            return f"a part of {total}"
+
+        def __call__(self, step):
+            return {"scale": 0.5**step}
+
+    model, optimizer, attachment = scheduled(Halving())
+    train(model, optimizer, range(3))
+    assert attachment.metric.scale == 0.25
+
+
+@pytest.mark.parametrize("rate", [0.0, torch.tensor(0.0)], ids=["float", "tensor"])
+def test_a_step_at_a_rate_of_zero_is_not_counted(rate):
+    model, optimizer, attachment = scheduled(riesz.schedule.warmup(4))
+    optimizer.param_groups[0]["lr"] = rate
+    train(model, optimizer, range(1))
+    assert attachment.step == 0
+    optimizer.param_groups[0]["lr"] = rate + 0.1
+    train(model, optimizer, range(1))
+    assert attachment.step == 1

@@ -261,6 +261,17 @@ def test_a_subclass_inherits_neither_the_compiled_kernel_nor_the_low_rank_form()
     assert relative_error(riesz.precondition_(f, Doubled(blend=0.0)), wanted) <= 1e-13
 
 
+def test_a_subclass_with_a_symbol_of_its_own_keeps_its_digits_in_float32():
+    class Steeper(riesz.LaplacianSmoothing):
+        def smoothing_symbol(self, n, waves_F):
+            return super().smoothing_symbol(n, waves_F) ** 8
+
+    metric, n = Steeper(sigma=0.05), 64
+    f = (-1.0) ** torch.arange(n, dtype=torch.float64)[:, None] + 1e-3 * random(n, 3)
+    wanted = riesz.precondition_(f.clone(), metric, backend="reference")
+    assert relative_error(riesz.precondition_(f.float(), metric).double(), wanted) <= 5e-7
+
+
 def test_centralization_is_an_operator_and_no_metric():
     assert isinstance(riesz.Centralization(), riesz.Operator)
     assert not isinstance(riesz.Centralization(), riesz.Metric)

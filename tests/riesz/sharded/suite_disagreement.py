@@ -64,6 +64,23 @@ def ranks_must_agree_on_settings_that_are_no_numbers(world: int) -> None:
         optimizer.step()
 
 
+def ranks_must_agree_on_shapes_dtypes_and_placements(world: int) -> None:
+    """Before anything is sent: gloo ends a process that receives more bytes than it expects."""
+    mesh, first = meshes(world)[0], dist.get_rank() == 0
+    usual = {"shape": (2 * world, 3), "dtype": torch.float32, "placement": Shard(0)}
+    for other in ({"shape": (2 * world, 300)}, {"dtype": torch.float64}, {"placement": Replicate()}):
+        one = usual | (other if first else {})
+        local_rows = 2 if one["placement"] == Shard(0) else 2 * world
+        for metric in (TILDE, riesz.ReweightedL2()):
+            local = torch.zeros(local_rows, one["shape"][1], dtype=one["dtype"])
+            weight = nn.Parameter(DTensor.from_local(local, mesh, [one["placement"]], run_check=False))
+            weight.grad = torch.zeros_like(weight)
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            riesz.attach(optimizer, metric=metric, layers="all")
+            with pytest.raises(DisagreementError, match="expected the same work on all ranks"):
+                optimizer.step()
+
+
 def sharded_weight(mesh) -> nn.Parameter:
     weight = nn.Parameter(distribute_tensor(torch.ones(8, 3, 1), mesh, [Shard(0)] * mesh.ndim))
     weight.grad = torch.zeros_like(weight)
@@ -157,6 +174,37 @@ def what_is_under_way_after_an_error_is_not_written_to(world: int) -> None:
             assert bool((weights[-1].grad.to_local() == 2 * 10.0**step).all()), step
 
 
+def a_rank_that_is_interrupted_and_goes_on_is_noticed(world: int) -> None:
+    """Interrupted while columns travel, it is on its next way there when the others are on their way back."""
+    mesh, rank = meshes(world)[0], dist.get_rank()
+    weights = [
+        nn.Parameter(distribute_tensor(torch.ones(2 * world, 4, 1), mesh, [Shard(0)])),
+        nn.Parameter(torch.ones(4, 2, 1)),
+    ]
+    optimizer = torch.optim.SGD(weights, lr=0.1)
+    attachment = riesz.attach(optimizer, metric=TILDE, control="permuted")
+    direct_local = attachment._direct_local
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    def step(value: float) -> None:
+        for weight in weights:
+            weight.grad = torch.full_like(weight, value)
+        optimizer.step()
+        assert bool((weights[0].grad.to_local() == 2 * value).all())
+
+    step(1.0)
+    if rank == 0:
+        attachment._direct_local = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            step(2.0)
+        attachment._direct_local = direct_local
+    with pytest.raises(DisagreementError, match="expected the same work on all ranks"):
+        step(4.0)
+    step(8.0)
+
+
 def _rows(mesh, columns: int, value: float) -> DTensor:
     return DTensor.from_local(torch.full((2, columns), value), mesh, [Shard(0)], run_check=False)
 
@@ -164,11 +212,13 @@ def _rows(mesh, columns: int, value: float) -> DTensor:
 CHECKS = [
     ranks_that_diverge_all_raise_at_that_step_and_go_on_when_they_agree,
     ranks_must_agree_on_settings_that_are_no_numbers,
+    ranks_must_agree_on_shapes_dtypes_and_placements,
     metrics_of_different_kinds_raise_on_all_ranks,
     switches_that_differ_raise_on_all_ranks,
     partial_gradients_that_are_missing_on_some_ranks_raise_on_all,
     numbers_that_differ_raise_at_the_first_step_where_nothing_is_exchanged_too,
     what_is_under_way_after_an_error_is_not_written_to,
+    a_rank_that_is_interrupted_and_goes_on_is_noticed,
 ]
 
 

@@ -1,12 +1,17 @@
-"""The arithmetic by which ranks agree in an all-reduce: exact for every number of ranks and every token."""
+"""How ranks agree: the arithmetic in an all-reduce, exact for every number of ranks and every token, and the store."""
 
 from __future__ import annotations
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from riesz.sharded import groups
 from riesz.sharded.collectives import agreement_header, totals_agree
 from riesz.sharded.groups import digest
 
@@ -65,6 +70,63 @@ def test_headers_stay_exact_beyond_any_cluster():
             header = agreement_header(token, ranks)
             assert max(header) * ranks <= 2**53
             assert totals_agree([float(ranks * number) for number in header], ranks)
+
+
+class Ranks:
+    """The watches of some ranks, one thread each, on a store that outlives their worlds."""
+
+    def __init__(self, monkeypatch, count):
+        self.store, self._count = dist.HashStore(), count
+        monkeypatch.setattr(groups, "_store", lambda: self.store)
+        monkeypatch.setattr(dist, "get_backend", lambda: "gloo")
+        monkeypatch.setattr(dist, "get_rank", lambda: 0)
+        monkeypatch.setattr(groups, "PATIENCE", timedelta(seconds=0.05))
+
+    def run(self, work):
+        """`work(watch, rank)` on new watches; which ranks raised."""
+
+        def raises(rank):
+            try:
+                work(groups.Watch("mesh", self._count), rank)
+            except groups.DisagreementError:
+                return True
+            return False
+
+        with ThreadPoolExecutor(self._count) as pool:
+            return list(pool.map(raises, range(self._count)))
+
+
+def test_a_store_that_outlives_its_process_groups_keeps_nothing_of_them(monkeypatch):
+    """As that of torchrun does: process groups may be destroyed and made again, and work may differ then."""
+    ranks = Ranks(monkeypatch, 3)
+    before = ranks.store.num_keys()
+
+    class LateCollective:
+        def wait(self, timeout=None):
+            time.sleep(timeout.total_seconds())
+            if time.monotonic() < self.ends:
+                raise RuntimeError("timed out")
+
+        def is_completed(self):
+            return False
+
+    def world(watch, rank, work):
+        for _ in range(2):
+            watch.agree(work, str)
+        watch.begin(work)
+        pending = LateCollective()
+        pending.ends = time.monotonic() + 0.1 + 0.1 * rank
+        watch.wait(pending, True, str)
+        watch.end()
+
+    for work in (1, 2, 3):
+        assert ranks.run(lambda watch, rank, work=work: world(watch, rank, work)) == [False] * 3
+        assert ranks.store.num_keys() == before
+
+
+def test_ranks_that_differ_at_an_agreement_all_raise(monkeypatch):
+    ranks = Ranks(monkeypatch, 3)
+    assert ranks.run(lambda watch, rank: watch.agree(int(rank == 1), str)) == [True] * 3
 
 
 def test_digests_differ_where_work_does():

@@ -85,6 +85,24 @@ def test_ranks_that_exchange_sums_apply_the_whole_operator(metric, lengths, dtyp
         assert (got - wanted).abs().max() <= TOLERANCE[dtype] * wanted.abs().max()
 
 
+@pytest.mark.parametrize("backend", ["cpu", "eager"])
+@pytest.mark.parametrize("lengths", [(2, 2), (32, 32), (128, 127)], ids=str)
+def test_sums_of_the_largest_gradients_do_not_overflow(lengths, backend, monkeypatch):
+    """Signs that make the sums of a run as large as they can be, of entries near the largest of float32."""
+    metric = riesz.SobolevTilde()
+    made, shards, wholes = exchanges(metric, lengths, torch.float32, backend)
+    for index, whole in enumerate(wholes):
+        signs = torch.cat([(torch.arange(n) >= n // 2) * 2.0 - 1 for n in lengths])
+        whole.copy_(3e38 * signs[:, None].expand_as(whole))
+        for own, part in zip(shards, whole.split(lengths), strict=True):
+            own[index].copy_(part)
+    run_in_process(made, monkeypatch)
+    for index, whole in enumerate(wholes):
+        wanted = dense(metric, len(whole)) @ whole.double()
+        got = torch.cat([own[index] for own in shards]).double()
+        assert (got - wanted).abs().max() <= 1e-6 * wanted.abs().max()
+
+
 @pytest.mark.parametrize("metric", METRICS, ids=str)
 def test_a_schedule_changes_the_numbers_of_a_kept_exchange(metric, monkeypatch):
     tensors = metric.as_tensors()

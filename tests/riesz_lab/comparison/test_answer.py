@@ -12,6 +12,7 @@ import riesz_lab
 from riesz_lab import cli
 from riesz_lab.comparison.function import inspect_function
 from riesz_lab.errors import ConfigError, LabError
+from riesz_lab.statistics import adjusted
 from riesz_lab.store import Store
 
 
@@ -44,6 +45,45 @@ def test_a_collapsed_seed_among_equal_scores_is_named(other, named, tmp_path):
 
     answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], score="accuracy", runs=tmp_path)
     assert [outlier.seed for outlier in answer.outliers] == named
+
+
+def test_the_result_without_outliers_is_corrected_like_the_answer(tmp_path):
+    metrics = ["sobolev-tilde", "reweighted-l2"]
+    answer = riesz_lab.compare(one_collapses, metrics=metrics, score="accuracy", runs=tmp_path)
+    without = answer.without_outliers
+    assert without.keys() == answer.comparisons.keys()
+    assert [each.p_holm for each in without.values()] == adjusted([each.p for each in without.values()])
+    assert all("after Holm for 2" in each.sentence for each in without.values())
+
+
+def small_gain(attach, seed):
+    directed = isinstance(start(attach)[2], riesz.Attachment)
+    return 0.8 + 0.001 * directed + 0.0001 * torch.rand(()).item() * (1 + directed)
+
+
+def test_a_gain_within_the_margin_is_no_advice(tmp_path):
+    answer = riesz_lab.compare(small_gain, metrics=["sobolev-tilde"], score="accuracy", margin=0.01, runs=tmp_path)
+    assert answer.comparisons["SobolevTilde"].verdict == "better"
+    assert answer.answers[0].startswith("SobolevTilde helps, but by less than 1.00 points: +0.1")
+    assert answer.next_steps == ["Next: nothing to change; keep the plain optimizer."]
+    answer = riesz_lab.compare(small_gain, metrics=["sobolev-tilde"], score="accuracy", margin=0.0001, runs=tmp_path)
+    assert answer.answers[0].startswith("SobolevTilde helps: +0.1")
+    assert answer.next_steps[0].startswith("Next: riesz.attach(")
+
+
+def test_an_equivalence_whose_interval_passes_the_margin_says_what_it_rests_on(tmp_path):
+    """Two one-sided tests at 5% are a 90% interval within the margin; the 95% interval may be wider."""
+    values = {0: -0.4, 1: 0.5, 2: 0.1, 3: -0.2, 4: 0.3}
+
+    def train(attach, seed):
+        return values[seed] * isinstance(start(attach)[2], riesz.Attachment)
+
+    interval = (-0.393, 0.513)
+    for margin, expected in ((0.45, True), (0.8, False)):
+        answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], margin=margin, runs=tmp_path)
+        assert answer.comparisons["SobolevTilde"].interval == pytest.approx(interval, abs=1e-3)
+        assert answer.answers[0].startswith(f"SobolevTilde makes no difference larger than {margin:.2f}: +0.06 (95%")
+        assert (" of two one-sided tests, 5 pairs." in answer.answers[0]) is expected
 
 
 def test_usual_spread_names_nobody(tmp_path):

@@ -129,15 +129,83 @@ def test_every_local_module_that_is_reached_counts(tmp_path, monkeypatch):
     assert found() == first
 
 
+def typed(source):
+    """The identity of `train` in a session without files."""
+    namespace = {"__name__": "no_module", "torch": torch}
+    exec(textwrap.dedent(source), namespace)
+    return identity(namespace["train"])
+
+
+USES_NET = "\ndef train(attach, seed): return Net"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("def train(attach, seed): return torch.optim.SGD", "def train(attach, seed): return torch.optim.Adam"),
+        ("def train(attach, seed, width=8): pass", "def train(attach, seed, width=9): pass"),
+        ("import math as m\ndef train(attach, seed): m", "import cmath as m\ndef train(attach, seed): m"),
+        ("class Net: width = 8" + USES_NET, "class Net: width = 16" + USES_NET),
+        ("class Net(list): pass" + USES_NET, "class Net(tuple): pass" + USES_NET),
+        *(
+            (f"class Net:\n {kind}\n def f(self): return {{}}{USES_NET}".format(1),
+             f"class Net:\n {kind}\n def f(self): return {{}}{USES_NET}".format(2))
+            for kind in ("", "@staticmethod", "@classmethod", "@property")
+        ),
+        ("class Net:\n @staticmethod\n def f(): pass" + USES_NET, "class Net:\n def f(): pass" + USES_NET),
+    ],
+)  # fmt: skip
+def test_functions_typed_at_a_prompt_are_told_apart(first, second):
+    assert typed(first) == typed(first)
+    assert typed(first) != typed(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (torch.tensor(1.0, dtype=torch.float64), torch.tensor(1.0 + 1e-12, dtype=torch.float64)),
+        (torch.tensor(2**40), torch.tensor(2**40 + 1)),
+        (torch.tensor(1j), torch.tensor(2j)),
+        (torch.tensor(1.0, dtype=torch.bfloat16), torch.tensor(1.0078125, dtype=torch.bfloat16)),
+    ],
+)
+def test_tensors_are_compared_exactly(first, second):
+    assert identity(closure(first)) == identity(closure(first.clone()))
+    assert identity(closure(first)) != identity(closure(second))
+
+
+def test_which_object_is_met_again_counts():
+    one, other = [1], [2]
+    assert identity(closure((one, other, one))) != identity(closure((one, other, other)))
+
+
+def test_own_files_count_for_a_function_typed_at_a_prompt(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "typed_helper.py").write_text("class Net: width = 8\n")
+    import typed_helper  # noqa: F401
+
+    sources = [
+        "import typed_helper\ndef train(attach, seed): return typed_helper.Net",
+        "from typed_helper import Net\ndef train(attach, seed): return Net",
+        "from typed_helper import Net\nnet = Net()\ndef train(attach, seed): return net",
+    ]
+    before = [typed(source) for source in sources]
+    assert before == [typed(source) for source in sources]
+    (tmp_path / "typed_helper.py").write_text("class Net: width = 16\n")
+    assert not set(before) & {typed(source) for source in sources}
+
+
 def test_a_function_typed_at_a_prompt_is_what_it_uses():
-    """In another process too: no address in memory is part of it."""
+    """In another process too: no address in memory is part of it, nor the order of a set."""
     source = textwrap.dedent(
         """
         namespace = {}
         exec('''
         size = %d
         def helper(x): return [y + %d for y in x]
-        def train(attach, seed): return sorted(helper([seed]), key=lambda v: v + size)
+        class Net:
+            names = {"a", "b", "c"}
+        def train(attach, seed): return Net, seed in {"a", "b", "c"}, sorted(helper([seed]), key=lambda v: v + size)
         ''', namespace)
         from riesz_lab.comparison.function import inspect_function
         print(inspect_function(namespace["train"]).identity)

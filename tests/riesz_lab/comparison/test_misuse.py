@@ -50,6 +50,11 @@ REFUSED = {
     "workers for a partial": (PARTIAL, ["--workers", "2"], "workers: expected 1.*is a partial"),
     "no workers": (PLAIN, ["--workers", "0"], "workers: expected 1 or more, got 0"),
     "margin of no size": (PLAIN, ["--margin", "half"], "margin: expected a number above 0"),
+    "margin of 100 points": (
+        PLAIN,
+        ["--score", "accuracy", "--margin", "1"],
+        "expected less than 1.*one point is 0.01",
+    ),
     "plan and until sure": (PLAIN, ["--plan", "--until-sure"], "expected until_sure or plan, got both"),
 }
 ENDED = {

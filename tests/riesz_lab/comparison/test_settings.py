@@ -11,8 +11,9 @@ from torch.utils.data import TensorDataset
 import riesz
 import riesz_lab
 from riesz_lab.comparison.arms import settings_of
+from riesz_lab.comparison.function import inspect_function
 from riesz_lab.comparison.record import make_record
-from riesz_lab.comparison.tuning import EXTENSIONS
+from riesz_lab.comparison.tuning import EXTENSIONS, start_grid
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.store import Store
 from riesz_lab.store.comparison import read_records
@@ -229,3 +230,15 @@ def test_mistakes_are_explained(function, options, message, tmp_path):
     with pytest.raises((LabError, ConfigError), match=message):
         riesz_lab.compare(function, **{"metrics": ["sobolev-tilde"], "runs": tmp_path, "seeds": 1, **options})
     assert not list(tmp_path.glob("*/*/result.json"))
+
+
+@pytest.mark.parametrize(
+    ("own", "grid"), [(1, [1, 2, 4]), (2, [1, 2, 4, 8]), (16, [4, 8, 16, 32, 64]), (0.5, [0.125, 0.25, 0.5, 1.0, 2.0])]
+)
+def test_a_grid_of_counts_has_whole_numbers_from_one_on(own, grid):
+    def train(attach, seed, width=own):
+        return 0.0
+
+    found = start_grid(inspect_function(train), ["width"], {})["width"]
+    assert found == grid
+    assert {type(value) for value in found} == {type(own)}

@@ -7,8 +7,10 @@ from torch import nn
 import riesz
 import riesz_lab
 from riesz_lab.comparison.margin import read_margin
-from riesz_lab.comparison.planning import fixed_pairs
+from riesz_lab.comparison.planning import fixed_pairs, make_plan
+from riesz_lab.comparison.wording import _duration
 from riesz_lab.errors import ConfigError
+from riesz_lab.statistics.sequential import sequential
 
 
 def make(gain, noise=0.1):
@@ -123,6 +125,91 @@ def test_an_outlier_is_named_with_the_looks_without_it_beside(tmp_path):
     assert "Look at SobolevTilde, seed 2: it scored 10.00%" in answer.text
     assert f"  Without such trials, SobolevTilde: {look.conclusion} after {look.n} pairs" in answer.text
     assert "Holm" not in answer.text
+
+
+def diverging(seeds):
+    def train(attach, seed):
+        model = nn.Conv2d(1, 4, 3)
+        directed = isinstance(attach(torch.optim.SGD(model.parameters(), lr=0.1), model), riesz.Attachment)
+        return float("nan") if directed and seed in seeds else directed + 0.01 * torch.rand(()).item() * (1 + directed)
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("seeds", "run", "said"),
+    [
+        ({1}, 6, "it alone diverged in 1 of 6 pairs, plain alone in none; the 5 that are left have +"),
+        (range(50), 5, "it alone diverged in 5 of 5 pairs, plain alone in none; it was stopped."),
+    ],
+)
+def test_an_arm_that_diverges_is_stopped_with_the_reason(seeds, run, said, tmp_path):
+    """Nothing may be claimed in its favour any more, so more pairs are a waste."""
+    answer = riesz_lab.compare(
+        diverging(seeds), metrics=["sobolev-tilde"], until_sure=True, margin=0.2, budget=20, runs=tmp_path
+    )
+    assert answer.verdicts.hopeless == {"SobolevTilde": run}
+    assert len(answer.rows["plain"].trials) == run
+    assert answer.answers[0].startswith(f"No claim on SobolevTilde: {said}")
+    assert "would settle" not in answer.text
+    assert answer.next_steps == [
+        "Next: find out why trials diverged; a smaller learning rate, or riesz.schedule.warmup(steps), may prevent it."
+    ]
+
+
+def against_its_control(attach, seed):
+    model = nn.Conv2d(1, 4, 3)
+    attached = attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    directed = isinstance(attached, riesz.Attachment)
+    own = torch.Generator().manual_seed(seed + 1000 * len(repr(attached)))
+    collapsed = directed and "permuted" not in repr(attached) and seed == 7
+    return 0.1 if collapsed else 0.8 + 0.1 * directed + 0.004 * torch.randn((), generator=own).item()
+
+
+def test_pairs_that_an_arm_has_beyond_its_last_look_do_not_count(tmp_path):
+    answer = riesz_lab.compare(
+        against_its_control, metrics=["sobolev-tilde"], controls=True, score="accuracy", until_sure=True, budget=30,
+        margin="1points", runs=tmp_path,
+    )  # fmt: skip
+    stopped, control = answer.verdicts.arms["SobolevTilde"], "SobolevTilde, channels permuted"
+    assert stopped.conclusion == "better"
+    assert len(answer.rows["SobolevTilde"].trials) > stopped.n == answer.verdicts.pairs["SobolevTilde"]
+    # Seed 7 collapsed after that: it counts for the control alone.
+    assert [each.seed for each in answer.outliers] == [7]
+    assert set(answer.without_outliers) == {control}
+
+
+def test_a_margin_larger_than_every_score_is_named(tmp_path):
+    answer = riesz_lab.compare(make({}), metrics=["sobolev-tilde"], seeds=3, margin=5, runs=tmp_path / "signed")
+    assert "is larger than every score" not in answer.text  # scores below zero have no such limit
+
+    def train(attach, seed):
+        return 0.8 + 0.1 * make({})(attach, seed)
+
+    answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, margin=1, runs=tmp_path)
+    assert "The margin, 1, is larger than every score (0.7" in answer.text
+
+
+def test_advice_to_tune_keeps_the_looks(tmp_path):
+    def train(attach, seed, lr=0.1):
+        return make({})(attach, seed)
+
+    options = {"metrics": ["sobolev-tilde"], "margin": 0.5, "runs": tmp_path}
+    answer = riesz_lab.compare(train, until_sure=True, budget=9, **options)
+    assert answer.next_steps[0].endswith("riesz_lab.compare(train, tune=['lr'], until_sure=True, budget=9, ...)")
+    answer = riesz_lab.compare(train, until_sure=True, budget=9, command="riesz compare a.py:train", **options)
+    assert answer.next_steps[0].endswith("best rate: riesz compare a.py:train --tune lr --until-sure --budget 9")
+
+
+def test_a_plan_counts_workers_and_says_the_time_in_words():
+    pilot = {"SobolevTilde": sequential([0.1, -0.1, 0.05], margin=0.1)}
+    alone, two = (make_plan(pilot, 600.0, workers).arms["SobolevTilde"].hours for workers in (1, 2))
+    assert alone == pytest.approx(2 * two)
+    assert [_duration(hours) for hours in (0.001, 0.2, 2.0)] == [
+        "about a minute",
+        "about 12 minutes",
+        "about 2.0 hours",
+    ]
 
 
 def test_a_tuning_trial_that_diverges_ends_there_and_a_final_one_does_not(tmp_path):

@@ -185,10 +185,33 @@ def test_verdicts():
     rng = np.random.default_rng(5)
     regular = {f"{i}": torch.tensor(smooth(rng)).view(32, 16, 3, 3) for i in range(3)}
     noise = {f"{i}": torch.tensor(rng.normal(size=(32, 16, 3, 3))) for i in range(3)}
-    assert inspect_tensors("a", regular).verdict.startswith("Yes: along the output")
-    assert inspect_tensors("b", noise).verdict.startswith("No: ")
-    assert inspect_tensors("c", regular | {f"n{k}": v for k, v in noise.items()}).verdict.startswith("In part: ")
-    assert inspect_tensors("d", {"bias": torch.zeros(3)}).verdict.startswith("Nothing can be said")
+    common = {
+        f"{i}": tensor + 0.5 * torch.tensor(rng.normal(size=(1, 16, 3, 3))) for i, tensor in enumerate(noise.values())
+    }
+
+    def answers(tensors):
+        return [answer for _, answer, _ in inspect_tensors("file", tensors).findings]
+
+    assert answers(regular)[0] == "Yes"
+    assert answers(noise) == ["No", "No"]
+    assert answers(common) == ["No", "Yes"]
+    assert answers(regular | {f"n{k}": v for k, v in noise.items()})[0] == "In part"
+    text = inspect_tensors("c", common).verdict
+    assert text.startswith("Are neighbouring filters along the output alike, as Sobolev metrics assume? No: more than")
+    assert "Do all filters have a common part, as re-weighted L2 assumes? Yes: their correlation" in text
+    assert inspect_tensors("d", {"bias": torch.zeros(3)}).verdict.startswith("Are filters alike? Nothing can be")
+
+
+def test_a_common_part_is_corrected_for_the_number_of_layers():
+    rng = np.random.default_rng(0)
+    weak = torch.tensor(rng.normal(size=(16, 32, 1)) + 0.3 * rng.normal(size=(1, 32, 1)))
+    noise = {f"{i}": torch.tensor(rng.normal(size=(16, 32, 1))) for i in range(5)}
+    alone, among = inspect_tensors("alone", {"weak": weak}), inspect_tensors("among", {"weak": weak, **noise})
+    ((_, found),) = alone.along("output")
+    assert 0.01 < found.level_p < 0.05
+    assert found.level > found.level_error
+    assert alone.with_common_part("output") == ["weak"]
+    assert among.with_common_part("output") == []
 
 
 def test_command_prints_a_table_and_writes_a_page(tmp_path, capsys):

@@ -7,7 +7,7 @@ import pytest
 
 from riesz_lab.commands.demo import demo_sweep
 from riesz_lab.report.compare_page import compare_content
-from riesz_lab.report.figures.pairs import expected_best, pairs
+from riesz_lab.report.figures.pairs import expected_best, pairs, rate_curves
 from riesz_lab.report.markdown import markdown
 from riesz_lab.report.page import html
 from riesz_lab.statistics.sequential import sequential
@@ -88,6 +88,16 @@ def test_looks_replace_the_statistics_of_a_fixed_number_of_pairs(runs, table):
     assert (mean.low, mean.high) == ([pytest.approx(100 * low)], [pytest.approx(100 * high)])
 
 
+def test_pairs_beyond_the_last_look_are_not_in_the_picture(table):
+    """An arm that was stopped may have more trials, as another's baseline or of an earlier comparison."""
+    judged = {label: sequential(list(GAIN.values())[:3], margin=0.005) for label in table.comparisons}
+    figure = pairs(table, judged)
+    dots, mean = (next(one for one in figure.panels[0].series if one.name.startswith(name)) for name in ("one", "mean"))
+    assert dots.y == pytest.approx([1.0, 1.2, 0.8])
+    assert mean.y == [pytest.approx(1.0)]
+    assert figure.alt.startswith("ReweightedL2: pairs won 3, tied 0, lost 0.")
+
+
 def test_rates_are_shown_when_they_were_tuned(runs, table):
     names = [section.name for section in compare_content(table, Store(runs), "Title").sections]
     assert "rates" not in names
@@ -99,7 +109,18 @@ def test_rates_are_shown_when_they_were_tuned(runs, table):
     assert curves.panels[0].series[0].y == pytest.approx([90.0, 80.0])
     assert curves.panels[0].series[0].low == pytest.approx([90 - 2**0.5, 80 - 2**0.5])
     assert curves.panels[0].log_x
-    assert budget.panels[0].series[0].y[0] == pytest.approx(85.0)  # one trial at random
+    # One trial at random: the two that diverged count as the worst.
+    assert budget.panels[0].series[0].y[0] == pytest.approx((79 + 81 + 89 + 91 + 79 + 79) / 6)
+    assert "diverged are left out" in curves.caption
+    assert "diverged counts as the worst" in budget.caption
+
+
+def test_a_rate_at_which_a_seed_diverged_is_not_flattered_by_the_others():
+    record = tuned_record()
+    record.tuned[0].held_out[1] = None
+    figure = rate_curves(record, {})[0]
+    shown = {one.name: one.x for one in figure.panels[0].series}
+    assert shown == {"ReweightedL2": [0.01, 0.1]}  # SGD has one rate left, which is no curve
 
 
 @pytest.mark.parametrize("higher", [True, False])

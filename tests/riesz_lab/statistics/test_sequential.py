@@ -175,6 +175,26 @@ def test_hopeless_arms_are_named_and_promising_ones_are_not():
     assert not sequential(noise, margin=1.2).hopeless(12)  # equivalence is within reach
 
 
+def test_an_arm_that_failures_forbid_to_conclude_on_is_hopeless():
+    gains = [1.0, 1.1, 0.9, 1.0, 1.05]
+    # Better, if not for the pair in which it diverged; only "worse" may be claimed, and that is far away.
+    assert sequential(gains, margin=0.2, diverged=(0, 1)).hopeless(50, 6)
+    assert sequential([-each for each in gains], margin=0.2, diverged=(1, 0)).hopeless(50, 6)
+    assert (
+        sequential([-each for each in gains], margin=0.2, diverged=(1, 0), higher_is_better=False).conclusion
+        == "better"
+    )
+    # Undecided so far, and what may be claimed is within reach.
+    noise = [-2.0, 1.0, -1.0, 0.5, -1.5]
+    assert not sequential(noise, margin=0.2, diverged=(0, 1)).hopeless(50, 6)
+    assert sequential([-each for each in noise], margin=0.2, diverged=(0, 1)).hopeless(8, 6)
+
+
+@pytest.mark.parametrize(("run", "hopeless"), [(4, False), (5, True)])
+def test_an_arm_that_always_diverges_is_hopeless(run, hopeless):
+    assert sequential([], margin=0.2, diverged=(0, run)).hopeless(50, run) is hopeless
+
+
 def test_stopping_hopeless_arms_loses_few_that_would_have_been_decided():
     values = np.random.default_rng(3).normal(0.8, 1.0, (200, 20))
     decided = [v for v in values if any(sequential(v[:n], margin=0.05).conclusion == "better" for n in range(3, 21))]

@@ -130,6 +130,11 @@ def test_fisher_agrees_with_scipy():
 # -- error reduced -------------------------------------------------------------------------------------------------
 
 
+def test_a_score_that_is_no_fraction_has_no_error():
+    likelihoods = by_seed([-2.1, -2.2, -2.0]), by_seed([-1.9, -1.8, -1.7])
+    assert paired(*likelihoods, margin=0.1, percent=False).error_reduced is None
+
+
 def test_error_reduced_is_the_papers():
     found = paired(by_seed([0.8654] * 2), by_seed([0.8799] * 2), margin=0.002)
     assert found.error_reduced == pytest.approx(100 * (1 - (1 - 0.8799) / (1 - 0.8654)))
@@ -181,13 +186,17 @@ def shifted(*differences):
         (
             shifted(0.02, -0.015, 0.01, -0.02, 0.001),
             "no evidence",
-            r"no evidence of a difference: -0\.08 points \(95% .*with 80% power is \d",
+            r"no evidence of a difference: -0\.08 points \(95% .*detects \d.* points or more with 80% power",
         ),
         (shifted(0, 0, 0, 0, 0), "identical", "identical in all 5 pairs"),
-        (shifted(0.01, 0.01, 0.01, 0.01, 0.01), "no claim", "the same in all 5 pairs, so its spread cannot be told"),
-        (shifted(0.01, 0.02), "no claim", "2 pairs are too few, 3 are the least"),
+        (
+            shifted(0.01, 0.01, 0.01, 0.01, 0.01),
+            "no claim",
+            "the same in all 5 pairs, so its spread cannot be estimated",
+        ),
+        (shifted(0.01, 0.02), "no claim", "2 pairs are too few; at least 3 are needed"),
         (shifted(0.01), "no claim", "1 pair is too few"),
-        ({}, "no claim", "no pair of scores is there"),
+        ({}, "no claim", "there are no pairs of scores yet"),
         (
             shifted(0.0010, 0.0011, 0.0009, 0.0012, 0.001),
             "better",
@@ -275,6 +284,20 @@ def test_seeds_that_are_shared_are_not_taken_as_independent():
     scattered = paired(*({k: side[k] for k in odd} for side in (base, mine)), margin=0.002)
     assert scattered.verdict == "no claim"
     assert "need a full grid" in scattered.sentence
+
+
+def test_an_incomplete_grid_has_one_set_of_pairs_for_difference_and_interval():
+    base = {(i, j): 0.9 for i in range(4) for j in range(4)}
+    chance = np.random.default_rng(0)
+    mine = {key: 0.9 + chance.normal(0, 0.001) for key in base}
+    mine[0, 3], mine[1, 3] = 1.2, None
+    found = paired(base, mine, margin=0.002)
+    full = {key: value for key, value in mine.items() if key[1] != 3}
+    whole = paired(dict.fromkeys(full, 0.9), full, margin=0.002)
+    assert (found.n, found.trials, found.diverged) == (12, 16, (0, 1))
+    for name in ("difference", "interval", "baseline_mean", "method_mean", "wins", "error_reduced", "variance_ratio"):
+        assert getattr(found, name) == getattr(whole, name), name
+    assert "12 of 16 pairs form a full grid of seeds, the others are left out" in found.sentence
 
 
 def test_components_tell_where_the_spread_comes_from():

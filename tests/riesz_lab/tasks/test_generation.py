@@ -12,13 +12,13 @@ from riesz_lab import cli
 from riesz_lab.config import Config
 from riesz_lab.data.scenes.labels import VOID
 from riesz_lab.errors import ConfigError, LabError, StoppedError
-from riesz_lab.models.pretrained import load_weights
 from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
 from riesz_lab.tasks import Context, Generation, adversarial, fid, gan_collapse
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.loop import Loop
 from riesz_lab.training.trainer import train
+from riesz_lab.utils.tensor_files import read_tensors
 from scene_trees import write_camvid, write_cityscapes
 
 CONTEXT = Context(torch.device("cpu"))
@@ -123,7 +123,7 @@ def test_a_batch_in_parts_trains_as_the_undivided_one(tmp_path, data_dir, monkey
     weights = []
     for accumulate in (1, 2):
         outcome = run(small(**plain, accumulate=accumulate), tmp_path, data_dir)
-        weights.append(load_weights(outcome.path / "weights.safetensors"))
+        weights.append(read_tensors(outcome.path / "weights.safetensors"))
     for name, tensor in weights[0].items():
         torch.testing.assert_close(
             weights[1][name], tensor, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}"
@@ -288,7 +288,7 @@ def test_collapsed_trial_is_recorded_as_such(tmp_path, data_dir, monkeypatch, ca
     store = Store(tmp_path)
     assert not store.broken
     (stored,) = store.trials
-    assert (stored.status, stored.score("last"), stored.higher_is_better) == ("collapsed", None, False)
+    assert (stored.status, stored.score("last"), stored.result.higher_is_better) == ("collapsed", None, False)
     assert (
         cli.main(["train", str(outcome.path / "config.json"), "--runs", str(tmp_path), "--data-dir", str(data_dir)])
         == 0
@@ -311,7 +311,7 @@ def test_trains_scores_and_stores_samples_before_and_after(tmp_path, data_dir):
     trained = [row["fid_proxy"] for row in history[1:]]
     assert outcome.result.best["fid_proxy"] == min(trained)
     # Spectral norm's estimates and batch norm's statistics belong to the weights.
-    weights = load_weights(outcome.path / "weights.safetensors")
+    weights = read_tensors(outcome.path / "weights.safetensors")
     assert any(name.startswith("generator.") and name.endswith("weight.0._u") for name in weights)
     assert any(name.startswith("discriminator.") and name.endswith("weight.0._v") for name in weights)
     assert any(name.endswith("norm_0.norm.running_var") for name in weights)

@@ -8,8 +8,8 @@ from riesz_lab.config import Config
 from riesz_lab.tasks import Context
 from riesz_lab.tasks.meters import Meters
 from riesz_lab.training import checkpoint, parallel, resume
-from riesz_lab.training.rendezvous import MOST_STEPS, Rendezvous
 from riesz_lab.training.session import State
+from riesz_lab.training.shared_flags import MOST_STEPS, SharedFlags
 from riesz_lab.training.update_recorder import UpdateRecorder
 from riesz_lab.utils import randomness
 
@@ -17,8 +17,8 @@ CPU = torch.device("cpu")
 
 
 def played(steps, flags_of_rank):
-    """Run two processes' rendezvous side by side; returns what each received at each step."""
-    parties = [Rendezvous(rank, 2, lambda local: local, CPU) for rank in range(2)]
+    """Run two processes' flags side by side; returns what each received at each step."""
+    parties = [SharedFlags(rank, 2, lambda local: local, CPU) for rank in range(2)]
     received = ([], [])
     for step in range(1, steps + 1):
         meets = [step >= party.next for party in parties]
@@ -40,13 +40,13 @@ def test_a_signal_to_one_process_is_received_by_all_at_one_step():
 
 
 def test_one_process_alone_always_hears_itself():
-    alone = Rendezvous(0, 1, lambda local: local, CPU)
+    alone = SharedFlags(0, 1, lambda local: local, CPU)
     assert alone.any(1, [True, False]) == [True, False]
     assert alone.any(2, [False, True]) == [False, True]
 
 
 def test_the_pace_is_bounded_however_fast_the_steps_are():
-    party = Rendezvous(0, 2, lambda local: local, CPU)
+    party = SharedFlags(0, 2, lambda local: local, CPU)
     party.any(1, [False])
     assert 1 < party.next <= 1 + MOST_STEPS
 

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from lab_helpers import small_config, small_data
-from riesz_lab.models.pretrained import load_weights
 from riesz_lab.training import trainer
 from riesz_lab.training.update_recorder import BINS, UpdateRecorder, parts
+from riesz_lab.utils.tensor_files import read_tensors
 
 
 def recordered(change_O):
@@ -65,5 +65,5 @@ def test_training_does_not_notice(tmp_path, monkeypatch):
     rows = [json.loads(line) for line in (seen / "updates.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2]
     assert all(0 < layer["cosine"] <= 1 for row in rows for layer in row["layers"].values())
-    first, second = (load_weights(path / "weights.safetensors") for path in (seen, unseen))
+    first, second = (read_tensors(path / "weights.safetensors") for path in (seen, unseen))
     assert all(torch.equal(first[name], second[name]) for name in first)

@@ -1,7 +1,5 @@
 """Every figure by name: the paper's ten, then those that the paper does not have."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -15,23 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A figure that can be made.
+    """A figure that can be made."""
 
-    Attributes:
-        draw: module and function, imported on first use: the figure from evidence; None, or one without panels, if the
-            stored files do not allow it.
-        about: its content.
-        needs: the stored files it needs, and the command that stores them.
-        number: its number in the paper; 0 if it is not there.
-    """
+    draw: str  # module and function from evidence to figure, imported on first use
+    about: str  # its content
+    needs: str  # the stored files it needs, and the command that stores them
+    number: int = 0  # its number in the paper; 0 if it is not there
 
-    draw: str
-    about: str
-    needs: str
-    number: int = 0
-
-    def make(self, evidence: Evidence) -> Figure | None:
-        """The figure; None if the stored files do not allow it."""
+    def make(self, evidence: "Evidence") -> "Figure | None":
+        """The figure; None if the stored files do not allow it, which `draw` says by None or by no panels."""
         module, _, function = self.draw.partition(".")
         draw: Callable[[Evidence], Figure | None] = getattr(import_module(f"{__name__}.{module}"), function)
         figure = draw(evidence)

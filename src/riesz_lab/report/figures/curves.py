@@ -1,7 +1,5 @@
 """Figures 3 and 10: accuracy by epoch, train and test."""
 
-from __future__ import annotations
-
 from riesz_lab.config import Config
 from riesz_lab.report.evidence import Evidence, Methods, main_methods, score_of
 from riesz_lab.report.figure import Figure, Panel

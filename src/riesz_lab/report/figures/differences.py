@@ -1,7 +1,5 @@
 """Figure 5, the controls and the overview: each arm's difference to its baseline, with its interval."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import riesz

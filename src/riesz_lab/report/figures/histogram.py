@@ -1,7 +1,5 @@
 """Figure 4: how test accuracy scatters over trials."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from riesz_lab.report.evidence import Evidence, Methods, score_of

@@ -1,7 +1,5 @@
 """Figure 2: the kernels of all metrics at lam = 1."""
 
-from __future__ import annotations
-
 import riesz
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series

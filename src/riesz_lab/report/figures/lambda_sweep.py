@@ -1,8 +1,7 @@
 """Figure 7: how much of the metric, on MNIST and Fashion-MNIST."""
 
-from __future__ import annotations
-
 import statistics
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -20,7 +19,11 @@ Points = dict[str, dict[float, list[float]]]
 
 
 def lambda_sweep(evidence: Evidence) -> Figure:
-    tables = evidence.tables_of("lambda-mnist", "lambda-fashion")
+    return lambda_figure(evidence.tables_of("lambda-mnist", "lambda-fashion"))
+
+
+def lambda_figure(tables: Iterable[Table]) -> Figure:
+    """A panel per table."""
     shown = [(table.sweep.arms[0].config, points) for table in tables if (points := _points(table))]
     return Figure(
         name="lambda",
@@ -40,7 +43,7 @@ def _points(table: Table) -> Points:
     plain: list[float] = []
     by_scale, by_lam = list(READINGS)[1:]
     for row in table.rows.values():
-        scores = [100 * score for score in row.scores.values() if score is not None]
+        scores = [100 * score for score in row.finite]
         if not scores:
             continue
         metric = riesz.metric(row.arm.config.metric)
@@ -53,6 +56,8 @@ def _points(table: Table) -> Points:
                 points.setdefault(by_scale, {})[metric.scale] = scores
             if metric.scale == 1:
                 points.setdefault(by_lam, {})[metric.lam] = scores
+    if points.get(by_lam, {}).keys() == {1.0} and len(points[by_scale]) > 1:
+        del points[by_lam]  # both readings are the same at 1: nothing of this one was run
     if plain:
         for scores_by_lam in points.values():
             scores_by_lam[0.0] = plain

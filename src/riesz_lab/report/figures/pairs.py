@@ -1,9 +1,7 @@
 """Figures of one comparison: differences seed by seed, scores by learning rate, the best score after k trials."""
 
-from __future__ import annotations
-
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,34 +9,28 @@ import numpy as np
 from riesz_lab.report.figure import Array, Figure, Panel, Series, series_around
 from riesz_lab.report.figures.series import dashes
 from riesz_lab.report.labels import color, score_label
+from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.store.comparison import ComparisonRecord, RateRecord
 from riesz_lab.store.result import is_percent
 from riesz_lab.sweeps import Table
 
-Intervals = Mapping[str, tuple[float, float] | None]
 
-
-def pairs(table: Table, intervals: Intervals | None = None) -> Figure | None:
+def pairs(table: Table, judged: Mapping[str, Sequential] | None = None) -> Figure | None:
     """The difference of every pair as a dot, and their mean with its interval.
 
     Args:
         table: the comparison.
-        intervals: by label, those of a sequence of looks; the paired-t intervals of the table if None.
+        judged: by label, the judgements of a sequence of looks, which may be of fewer pairs than the table has; the
+            paired-t intervals of the table if None.
     """
     times = 100.0 if table.percent else 1.0
     series: list[Series] = []
     for label, comparison in table.comparisons.items():
-        row = table.rows[label]
-        before = table.rows[row.arm.baseline or ""].scores
-        differences = [
-            times * (after - base)
-            for key, after in row.scores.items()
-            if after is not None and (base := before.get(key)) is not None
-        ]
+        differences = [times * each for each in _differences(table, label, judged)]
         if not differences:
             continue
-        low, high = (comparison.interval if intervals is None else intervals.get(label)) or (None, None)
-        shade = color(row.arm.config)
+        low, high = (comparison if judged is None else judged[label]).interval or (None, None)
+        shade = color(table.rows[label].arm.config)
         series += [
             Series(name="one pair", x=[label] * len(differences), y=differences, kind="points", color=0, dash=0),
             Series(
@@ -60,11 +52,9 @@ def pairs(table: Table, intervals: Intervals | None = None) -> Figure | None:
         name="pairs",
         title="Seed by seed",
         caption="A dot is a pair of trials with the same seed, with the method and without. Right of zero, the method"
-        f" has the higher score. Differences up to {times * table.sweep.margin:.3g} are taken not to matter.",
-        alt=" ".join(
-            f"{label}: pairs won {one.wins}, tied {one.ties}, lost {one.losses}."
-            for label, one in table.comparisons.items()
-        ),
+        f" has the higher score{'' if table.higher_is_better else ', which is worse'}. Differences up to"
+        f" {times * table.sweep.margin:.3g} are taken not to matter.",
+        alt=" ".join(_won(table, label, judged) for label in table.comparisons),
         panels=[
             Panel(
                 y=f"difference in {score_label(table.score)}{unit}",
@@ -77,6 +67,26 @@ def pairs(table: Table, intervals: Intervals | None = None) -> Figure | None:
     )
 
 
+def _differences(table: Table, label: str, judged: Mapping[str, Sequential] | None) -> Sequence[float]:
+    if judged is not None:
+        return judged[label].differences
+    row = table.rows[label]
+    before = table.rows[row.arm.baseline or ""].scores
+    return [
+        after - base for key, after in row.scores.items() if after is not None and (base := before.get(key)) is not None
+    ]
+
+
+def _won(table: Table, label: str, judged: Mapping[str, Sequential] | None) -> str:
+    one = table.comparisons[label]
+    wins, ties, losses = one.wins, one.ties, one.losses
+    if judged is not None:
+        sign = 1 if table.higher_is_better else -1
+        gains = [sign * each for each in judged[label].differences]
+        wins, ties, losses = (sum(each > 0 for each in gains), gains.count(0), sum(each < 0 for each in gains))
+    return f"{label}: pairs won {wins}, tied {ties}, lost {losses}."
+
+
 def rate_curves(record: ComparisonRecord, colors: Mapping[str, int]) -> list[Figure]:
     """Held-out score against each tuned number, one line per arm: does it help, or does it only shift the best rate?
 
@@ -84,12 +94,14 @@ def rate_curves(record: ComparisonRecord, colors: Mapping[str, int]) -> list[Fig
     """
     times, unit = (100.0, " in %") if is_percent(record.score) else (1.0, "")
     styles, figures = dashes(record.best), []
+    diverged = any(None in point.held_out for point in record.tuned)
     for name in next(iter(record.best.values()), {}):
         series, best = [], []
         for label, chosen in record.best.items():
             points = [point for point in record.tuned if point.label == label and _at_best(point, chosen, name)]
-            scores = {point.settings[name]: _finite(point.held_out) for point in points}
-            scores = {x: values for x, values in sorted(scores.items()) if values} if _are_numbers(scores) else {}
+            # A value at which a trial diverged is not chosen; the mean of the others would flatter it.
+            scores = {point.settings[name]: _finite(point.held_out) for point in points if None not in point.held_out}
+            scores = dict(sorted(scores.items())) if _are_numbers(scores) else {}
             if len(scores) < 2:
                 continue
             mean_X = np.array([times * statistics.fmean(values) for values in scores.values()])
@@ -99,27 +111,34 @@ def rate_curves(record: ComparisonRecord, colors: Mapping[str, int]) -> list[Fig
             series.append(series_around(label, list(scores), mean_X, spread_X, **style))
             best.append(f"{label} is best at {chosen[name]:g}")
         if series:
-            figures.append(_rate_figure(name, f"held-out {score_label(record.score)}{unit}", series, best))
+            figures.append(_rate_figure(name, f"held-out {score_label(record.score)}{unit}", series, best, diverged))
     return figures
 
 
-def _rate_figure(name: str, y: str, series: list[Series], best: list[str]) -> Figure:
+def _rate_figure(name: str, y: str, series: list[Series], best: list[str], diverged: bool) -> Figure:
     return Figure(
         name=f"rates-{name}",
         title=f"Held-out score by {name}",
         caption="Mean over the seeds of tuning; bands are one standard deviation over seeds. Curves that are shifted"
-        " sideways say that a method only needs another value; a higher top says that it helps.",
+        " sideways say that a method only needs another value; a higher top says that it helps."
+        + (" Values at which a trial diverged are left out." if diverged else ""),
         alt="; ".join(best) + ".",
         panels=[Panel(x=name, y=y, series=series, log_x=min(min(one.x) for one in series) > 0)],  # type: ignore[operator]
     )
 
 
 def tuning_curve(record: ComparisonRecord, colors: Mapping[str, int]) -> Figure | None:
-    """The expected best held-out score after k tuning trials, drawn at random from those that were run."""
+    """The expected best held-out score after k tuning trials, drawn at random from those that were run.
+
+    A trial that diverged costs as much as any other: it counts as the worst score of all arms.
+    """
     times, unit = (100.0, " in %") if is_percent(record.score) else (1.0, "")
     styles, series = dashes(record.best), []
+    finite = [value for point in record.tuned for value in _finite(point.held_out)]
+    worst = (min if record.higher_is_better else max)(finite, default=0.0)
     for label in record.best:
-        scores = [value for point in record.tuned if point.label == label for value in _finite(point.held_out)]
+        trials = [value for point in record.tuned if point.label == label for value in point.held_out]
+        scores = [worst if value is None else value for value in trials]
         if len(scores) > 1:
             expected = times * expected_best(np.array(scores), record.higher_is_better)
             x = [float(k) for k in range(1, len(expected) + 1)]
@@ -130,13 +149,18 @@ def tuning_curve(record: ComparisonRecord, colors: Mapping[str, int]) -> Figure 
     return Figure(
         name="budget",
         title="Expected best score after k tuning trials",
-        caption="Of k trials drawn with replacement from all tuning trials: what a budget of k trials buys.",
+        caption="Of k trials drawn with replacement from all tuning trials: what a budget of k trials buys."
+        + (" One that diverged counts as the worst score." if len(finite) < _count(record) else ""),
         alt="; ".join(
             f"{one.name}: {one.y[0]:.4g} after one trial, {one.y[-1]:.4g} after {len(one.y)}" for one in series
         )
         + ".",
         panels=[Panel(x="tuning trials", y=f"expected best held-out {score_label(record.score)}{unit}", series=series)],
     )
+
+
+def _count(record: ComparisonRecord) -> int:
+    return sum(len(point.held_out) for point in record.tuned)
 
 
 def _at_best(point: RateRecord, chosen: Mapping[str, Any], name: str) -> bool:

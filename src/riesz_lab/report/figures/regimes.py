@@ -4,16 +4,13 @@ Two questions of one set of trials: against the plain optimizer in the same cell
 and against the plain optimizer at its best rate for that batch size, which it cannot.
 """
 
-from __future__ import annotations
-
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 import riesz
-from riesz_lab.config import Config
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
@@ -46,7 +43,11 @@ class RegimeMap:
 
 
 def regimes(evidence: Evidence) -> Figure | None:
-    tables = evidence.tables_of("regimes")
+    return regime_figure(evidence.tables_of("regimes"))
+
+
+def regime_figure(tables: Iterable[Table]) -> Figure | None:
+    """Two panels per table and method; None while no cell has a pair."""
     maps = [(table, one) for table in tables for one in regime_maps(table)]
     if not maps:
         return None
@@ -75,7 +76,8 @@ def regime_maps(table: Table) -> list[RegimeMap]:
         if row.arm.config.metric == "identity":
             plain[cell] = row
         else:
-            directed.setdefault(_name(row.arm.config), {})[cell] = row
+            name = type(riesz.metric(row.arm.config.metric)).__name__
+            directed.setdefault(name, {})[cell] = row
     best = {size: _best(table, plain, size) for size in {size for size, _ in plain}}
     same = {(name, cell): row.comparison for name, rows in directed.items() for cell, row in rows.items()}
     to_best = {
@@ -83,7 +85,7 @@ def regime_maps(table: Table) -> list[RegimeMap]:
             plain[cell[0], rate].scores,
             row.scores,
             margin=table.sweep.margin,
-            higher_is_better=_higher_is_better(table),
+            higher_is_better=table.higher_is_better,
             percent=table.percent,
             collapsed=table.sweep.collapsed,
         )
@@ -106,16 +108,11 @@ def _best(table: Table, plain: Mapping[Cell, Row], size: int) -> float | None:
     """The rate at which the plain optimizer scores best for a batch size; a rate with a failed trial does not count."""
     means = {}
     for (batch, rate), row in plain.items():
-        scores = [score for score in row.scores.values() if score is not None]
-        if batch == size and scores and len(scores) == len(row.scores):
-            means[rate] = statistics.fmean(scores)
+        if batch == size and row.scores and len(row.finite) == len(row.scores):
+            means[rate] = statistics.fmean(row.finite)
     if not means:
         return None
-    return (max if _higher_is_better(table) else min)(means, key=lambda rate: means[rate])
-
-
-def _higher_is_better(table: Table) -> bool:
-    return next((one.higher_is_better for one in table.comparisons.values()), True)
+    return (max if table.higher_is_better else min)(means, key=lambda rate: means[rate])
 
 
 def _panel(table: Table, one: RegimeMap, maps: Sequence[tuple[Table, RegimeMap]]) -> Panel:
@@ -173,10 +170,6 @@ def _describe(one: RegimeMap) -> str:
         f"{one.method} against {one.against}: better in {verdicts.count('better')} of {len(verdicts)} cells, worse in"
         f" {verdicts.count('worse')}, no difference in {verdicts.count('no difference')}."
     )
-
-
-def _name(config: Config) -> str:
-    return type(riesz.metric(config.metric)).__name__
 
 
 def _setting(table: Table) -> str:

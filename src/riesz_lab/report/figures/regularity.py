@@ -1,7 +1,5 @@
 """Figure 6: correlation between filters as a function of |i - j|, output and input direction, per method."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

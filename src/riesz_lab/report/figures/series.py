@@ -1,7 +1,5 @@
 """Series that several figures share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The mean frequency of an epoch's change of a weight is the power-weighted mean o
 0 for the mean over channels and 1 for alternating signs. White noise has about 0.5 x (1 - 1/n).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from operator import mul
@@ -18,7 +16,8 @@ from riesz_lab.report.evidence import Array, Evidence, Methods, align, main_meth
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.figures.series import band, dashes
 from riesz_lab.report.labels import color, scale
-from riesz_lab.statistics import Comparison, paired
+from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.statistics.comparison import Scores
 from riesz_lab.store import StoredTrial
 from riesz_lab.training.update_recorder import BINS, parts
 
@@ -58,16 +57,41 @@ def spectra(evidence: Evidence) -> Figure | None:
     )
 
 
-def coarse_to_fine(evidence: Evidence) -> dict[str, Comparison]:
-    """Per method, the last epoch's mean frequency against the first's, paired by trial. Higher is finer."""
-    comparisons = {}
+def rises(evidence: Evidence) -> dict[str, Comparison]:
+    """Per method, the mean frequency of the last epoch's updates against the first's, by trial. Higher is finer."""
+    pairs = _ends(evidence).items()
+    return holm({name: paired(first, last, margin=MARGIN, percent=False) for name, (first, last) in pairs})
+
+
+def rises_beyond_plain(evidence: Evidence) -> dict[str, Comparison]:
+    """Per method, how much more its mean frequency rises than the plain optimizer's, paired by seed."""
     _, methods = setting_with_updates(evidence) or (None, {})
-    for name, trials in methods.items():
-        epochs, values_TE = by_epoch(evidence, trials, mean_frequency)
-        if len(epochs) > 1:
-            first, last = (dict[Hashable, float | None](enumerate(values_TE[:, epoch].tolist())) for epoch in (0, -1))
-            comparisons[name] = paired(first, last, margin=MARGIN, percent=False)
-    return comparisons
+    by_name = {
+        name: {key: last[key] - start for key, start in first.items()}
+        for name, (first, last) in _ends(evidence).items()
+    }
+    plain = next((name for name in by_name if methods[name][0].config.metric == "identity"), None)
+    if plain is None:
+        return {}
+    base: Scores = {**by_name.pop(plain)}
+    return holm({name: paired(base, {**each}, margin=MARGIN, percent=False) for name, each in by_name.items()})
+
+
+def _ends(evidence: Evidence) -> dict[str, tuple[dict[Hashable, float], dict[Hashable, float]]]:
+    """The mean frequency of the first and of the last epoch that all trials of all methods have, by method and seed."""
+    _, methods = setting_with_updates(evidence) or (None, {})
+    curves = {name: by_epoch(evidence, trials, mean_frequency) for name, trials in methods.items()}
+    common = sorted(set.intersection(*(set(epochs) for epochs, _ in curves.values()))) if curves else []
+    if len(common) < 2:
+        return {}
+    ends = {}
+    for name, (epochs, values_TE) in curves.items():
+        keys: list[Hashable] = [
+            (trial.config.effective_init_seed, trial.config.effective_data_seed) for trial in methods[name]
+        ]
+        first, last = (values_TE[:, epochs.index(epoch)].tolist() for epoch in (common[0], common[-1]))
+        ends[name] = (dict(zip(keys, first, strict=True)), dict(zip(keys, last, strict=True)))
+    return ends
 
 
 def setting_with_updates(evidence: Evidence) -> tuple[Config, Methods] | None:

@@ -1,7 +1,5 @@
 """Stored benchmarks: the time to direct all gradients of a network once."""
 
-from __future__ import annotations
-
 from riesz_lab.report.benchmarks import Measurement
 from riesz_lab.report.evidence import Evidence
 from riesz_lab.report.figure import Figure, Panel, Series

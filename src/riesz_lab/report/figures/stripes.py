@@ -1,7 +1,5 @@
 """Figure 1: weights of trained conv layers as images."""
 
-from __future__ import annotations
-
 from riesz_lab.report.evidence import Evidence, Methods, main_methods
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import scale

@@ -1,7 +1,5 @@
 """Figures 8 and 9: segmentation with its generalisation gap, and image synthesis."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,8 +1,5 @@
 """The display of a running sweep: a live table in a terminal, a line per trial elsewhere."""
 
-from __future__ import annotations
-
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +12,7 @@ from riesz_lab.sweeps.definition import Sweep
 from riesz_lab.sweeps.running.driver import Watcher
 from riesz_lab.sweeps.running.pending import Pending
 from riesz_lab.training import progress
+from riesz_lab.utils.terminal import can_redraw
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,7 +88,7 @@ class Live(Lines):
     def close(self) -> None:
         self.screen.stop()
 
-    def _table(self) -> Table:
+    def _table(self) -> "Table":
         from rich.table import Table
         from rich.text import Text
 
@@ -118,7 +116,7 @@ class Live(Lines):
 def make_display(kind: progress.Kind, sweep: Sweep, pending: Pending, runs: Path, slots: int) -> Lines:
     if kind == "none":
         return _Silent(sweep, pending, runs, slots)
-    if kind == "live" or (kind == "auto" and sys.stdout.isatty()):
+    if kind == "live" or (kind == "auto" and can_redraw()):
         return Live(sweep, pending, runs, slots)
     return Lines(sweep, pending, runs, slots)
 

@@ -10,7 +10,6 @@ Requirements it meets:
 import contextlib
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
 from pathlib import Path
 
 from riesz_lab.config import Config
@@ -19,27 +18,13 @@ from riesz_lab.store import StoredTrial, read_trial
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.running.executor import Ended, Executor
 from riesz_lab.sweeps.running.pending import Pending
-from riesz_lab.sweeps.running.worker import Accelerator, Train, TrialJob, train_config
+from riesz_lab.sweeps.running.worker import RunSettings, TrialJob
 from riesz_lab.training.signals import Interrupts
 from riesz_lab.utils.amounts import count
 
 LOOK_EVERY = 0.5
 BUSY_DELAY = 2.0
 """Seconds before a trial is tried again while another process works on it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """Where trials are stored and how they are trained; not part of their identity."""
-
-    runs: Path
-    data_dir: Path
-    accelerator: Accelerator = "auto"
-    save_every: float = 60.0
-    sweep: str = ""
-    family: int = 0
-    train: Train = train_config
-    stop_at_failure: bool = False  # start no more trials; those that run are waited for
 
 
 class Watcher:
@@ -147,15 +132,5 @@ def _stored(runs: Path, config: Config) -> StoredTrial | None:
 
 
 def _job(config: Config, threads: int, settings: RunSettings) -> TrialJob:
-    return TrialJob(
-        id=config.id,
-        config=config.to_dict(),
-        runs=str(settings.runs.resolve()),
-        data_dir=str(settings.data_dir.resolve()),
-        accelerator=settings.accelerator,
-        threads=threads,
-        save_every=settings.save_every,
-        sweep=settings.sweep,
-        family=settings.family,
-        train=settings.train,
-    )
+    folders = {"runs": settings.runs.resolve(), "data_dir": settings.data_dir.resolve()}
+    return TrialJob(**(vars(settings) | folders), id=config.id, config=config.to_dict(), threads=threads)

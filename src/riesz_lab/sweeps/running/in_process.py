@@ -3,8 +3,6 @@
 Errors are raised where they occur, so that a caller sees the traceback of its own function.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

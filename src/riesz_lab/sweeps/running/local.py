@@ -4,8 +4,6 @@ On Linux the processes are forked from a server that has imported everything onc
 short trial. Where fork does not exist (Windows) or is not safe (macOS), each process imports for itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

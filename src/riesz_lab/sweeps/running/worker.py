@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
@@ -50,19 +51,26 @@ Train = Callable[[Config, "TrialJob"], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialJob:
-    """A trial to train, as values that travel between processes and machines."""
+class RunSettings:
+    """Where trials are stored and how they are trained; not part of their identity."""
 
-    id: str  # of the trial
-    config: dict[str, Any]  # its settings
-    runs: str  # folders, as the worker's machine sees them
-    data_dir: str
-    accelerator: Accelerator = "auto"  # cpu, cuda, mps or auto
-    threads: int = 1  # the worker's share of the cores
+    runs: Path  # folders, as the worker's machine sees them
+    data_dir: Path
+    accelerator: Accelerator = "auto"
     save_every: float = 60.0  # seconds between two checkpoints
-    sweep: str = ""  # the sweep it is run for, and how many comparisons that plans
+    sweep: str = ""  # what they are run for, and how many comparisons that plans
     family: int = 0
     train: Train = train_config  # a function that can be imported, or a `functools.partial` of one
+    stop_at_failure: bool = False  # start no more trials; those that run are waited for
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialJob(RunSettings):
+    """A trial to train, as values that travel between processes and machines."""
+
+    id: str
+    config: dict[str, Any]
+    threads: int = 1  # the worker's share of the cores
 
 
 def work(job: TrialJob) -> How:

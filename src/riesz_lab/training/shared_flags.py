@@ -1,8 +1,8 @@
-"""Steps at which several processes agree on something.
+"""Flags that several processes share, at steps on which they agree.
 
 A signal reaches one of them, or all at different steps, and their clocks differ; yet they must stop or save at the same
 step, since both are collective. Communicating at every step would cost more than a small step does. So at each
-rendezvous the first process sets, by its own clock, the step of the next one: about a second later.
+exchange the first process sets, by its own clock, the step of the next one: about a second later.
 """
 
 import time
@@ -15,7 +15,7 @@ SECONDS = 1.0
 MOST_STEPS = 100
 
 
-class Rendezvous:
+class SharedFlags:
     """Flags shared by `world` processes, at steps that all of them know."""
 
     def __init__(self, rank: int, world: int, add_up: Callable[[Tensor], Tensor], device: torch.device):
@@ -24,7 +24,7 @@ class Rendezvous:
         self._last = (time.monotonic(), 0)
 
     def any(self, step: int, flags: Sequence[bool]) -> list[bool]:
-        """Which flags are set in any process; none between two rendezvous. A single process has one at every step."""
+        """Which flags are set in any process; none between two exchanges. A single process needs no exchange."""
         if self.world == 1:
             return list(flags)
         if step < self.next:
