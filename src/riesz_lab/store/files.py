@@ -32,6 +32,8 @@ Row = dict[str, Any]
 """One line of a .jsonl file."""
 
 JSON_CAP = 64 * 2**20
+LARGEST = 1e150
+"""Sums and squares of smaller numbers stay finite."""
 FAMILY_CAP = 10**6
 
 
@@ -61,6 +63,11 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BadFileError(f"{path} cannot be read as JSON: {error}") from None
+
+
+def is_number(value: object) -> bool:
+    """Whether a stored value is a number that can be computed with: JSON also knows NaN, and integers of any size."""
+    return type(value) in (int, float) and -LARGEST < value < LARGEST  # type: ignore[operator]
 
 
 def read_rows(path: Path) -> list[Row]:
