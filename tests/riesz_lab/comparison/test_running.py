@@ -135,7 +135,7 @@ def test_dry_run_lists_trials_and_changes_nothing(script, capsys):
     assert cli.main([*command[:-2], *tuned]) == 0
     shown = capsys.readouterr().out
     assert "Tuning begins with lr 0.1, 0.2" in shown
-    assert "at most 30 trials to run" in shown
+    assert "at most 30 trials to run, more if the grid is extended: " in shown
 
 
 def test_a_killed_driver_loses_no_complete_trial(script):
