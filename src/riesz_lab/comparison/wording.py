@@ -69,7 +69,7 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
         return _claim(answer, name, judged.conclusion, size, judged.n, judged.margin)
     assert answer.verdicts is not None
     stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
-    why = f"; {stopped}" if label in answer.verdicts.hopeless else ""
+    why = f"; {stopped}" if label in answer.verdicts.futile else ""
     pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
     return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_needed(answer, pairs, judged.margin)}."
 
@@ -80,7 +80,7 @@ def _left_out(answer: Answer, label: str, judged: Sequential) -> str:
     baseline, method = (each or "none" for each in judged.diverged)
     pairs = count(answer.verdicts.pairs[label], "pair")
     who = f"it alone diverged in {method} of {pairs}, {answer.rows[label].arm.baseline} alone in {baseline}"
-    stopped = "; it was stopped" if label in answer.verdicts.hopeless else ""
+    stopped = "; it was stopped" if label in answer.verdicts.futile else ""
     if not judged.n:
         return f"No claim on {_name(answer, label)}: {who}{stopped}."
     size = _size(answer, judged.difference, judged.interval or (-math.inf, math.inf))
