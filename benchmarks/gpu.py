@@ -109,10 +109,6 @@ def variants_table() -> str:
     )
 
 
-def stem_sums_rows(kernel: Kernel) -> bool:
-    return kernel.stem == "centralization"
-
-
 @dataclass(frozen=True)
 class Expected:
     """What the model says of one launch."""
@@ -140,7 +136,7 @@ def expected(kernel: Kernel, shapes: Sequence[Shape], device: Device) -> Expecte
         moved += bytes_in_all * (t.total - (t.again if fits else 0))
         again_from_l2 += bytes_in_all * (t.again if fits else 0)
         panels = 1 if tile.one else -(-geometry.n // tile.panel)
-        if stem_sums_rows(kernel) and not tile.one:
+        if kernel.stem == "centralization" and not tile.one:
             panels = -(-geometry.inner // (tile.columns * tile.rows))
         longest = max(longest, panels * (t.first + t.again) * device.latency)
     memory = moved / (device.bandwidth * REACHED) + again_from_l2 / (3 * device.bandwidth)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.networks import NETWORKS
 from riesz.backends.triton.kernels import DTYPES, KERNELS, Kernel
-from riesz.backends.triton.tiles import THREADS, Geometry, Tile, as_argument
+from riesz.backends.triton.tiles import THREADS, Geometry, Tile
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
@@ -51,15 +51,21 @@ RESULT = Path(__file__).parent / "results" / "compiled.csv"
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compiled; `name` is that of the network whose launch it is, or describes the only tile."""
+    """What is compiled.
+
+    Attributes:
+        name: that of the network whose launch it is, or describes the only tile.
+        entry: the entry point, "many" or "single"; a single gradient has one tile.
+    """
 
     kernel: Kernel
     dtype: torch.dtype
     tiles: tuple[Tile, ...]
     name: str
+    entry: str = "many"
 
     def __str__(self) -> str:
-        return f"{self.kernel.stem} {str(self.dtype)[6:]} {self.name}"
+        return f"{self.kernel.stem} {str(self.dtype)[6:]} {self.name} {self.entry}"
 
 
 @dataclass(frozen=True)
@@ -136,18 +142,26 @@ def build(variant: Variant, target: str) -> Any:
 
     from riesz.backends.triton import entry
 
-    constants = {
+    constants: dict[str, Any] = {
         "BODY": variant.kernel.body(),
         "DTYPE": getattr(tl, DTYPES[variant.dtype]),
         "ACC": getattr(tl, variant.kernel.accumulates_in(variant.dtype)),
-        "TILES": tuple(map(as_argument, variant.tiles)),
     }
-    pointers = {"addresses": "*i64", "geometry": "*i64", "owners": "*i32", "numbers": "*fp64", "scratch": "*fp64"}
+    tiles = tuple(map(astuple, variant.tiles))
+    if variant.entry == "many":
+        function, constants["TILES"] = entry.many, tiles
+        arguments = {"addresses": "*i64", "geometry": "*i64", "owners": "*i32", "numbers": "*fp64", "scratch": "*fp64"}
+        aligned = list(arguments)
+    else:
+        function, constants["TILE"] = entry.single, tiles[0]
+        sizes = ("address", "n", "outer", "inner", "stride_outer", "stride_row", "stride_inner", "blocks")
+        arguments = dict.fromkeys(sizes, "i64") | {"numbers": "*fp64", "scratch": "*fp64"}
+        aligned = ["numbers", "scratch"]
     source = ASTSource(
-        entry.many,
-        signature=pointers | dict.fromkeys(constants, "constexpr"),
+        function,
+        signature=arguments | dict.fromkeys(constants, "constexpr"),
         constexprs=constants,
-        attrs={(index,): [["tt.divisibility", 16]] for index in range(len(pointers))},
+        attrs={(index,): [["tt.divisibility", 16]] for index, name in enumerate(arguments) if name in aligned},
     )
     backend, architecture, warp = TARGETS[target]
     return triton.compile(source, target=GPUTarget(backend, architecture, warp), options={"num_warps": THREADS // warp})

@@ -44,7 +44,7 @@ FEWEST = 5
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One rival on one shape: seconds."""
 
     claim: str
@@ -118,7 +118,7 @@ class Samples:
 
 def series(
     claim: str, shape: str, rivals: Mapping[str, Callable[[], object]], *, rounds: int, refresh: Callable[[], object]
-) -> list[Figure]:
+) -> list[Measurement]:
     """Time all rivals against each other; `refresh` renews what they write to, outside the timer."""
     torch.set_num_threads(THREADS)
     random.seed(0)
@@ -146,11 +146,13 @@ def _times(run: Callable[[], object]) -> int:
     return max(1, round(TURN / (time.perf_counter() - start)))
 
 
-def figure(claim: str, shape: str, rival: str, samples: Samples) -> Figure:
+def figure(claim: str, shape: str, rival: str, samples: Samples) -> Measurement:
     ordered = sorted(samples.kept())
     fifth = len(ordered) // 5
     median = statistics.median(ordered)
-    return Figure(claim, shape, rival, median, ordered[fifth], ordered[-1 - fifth], len(ordered), len(samples.quiet))
+    return Measurement(
+        claim, shape, rival, median, ordered[fifth], ordered[-1 - fifth], len(ordered), len(samples.quiet)
+    )
 
 
 def machine() -> dict[str, str]:
@@ -175,7 +177,7 @@ def _cpu_name() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def save(claim: str, figures: list[Figure]) -> None:
+def save(claim: str, figures: list[Measurement]) -> None:
     """Write the figures of one claim beside the scripts, and print them."""
     RESULTS.mkdir(exist_ok=True)
     rows = [{**asdict(f), **machine()} for f in figures]
@@ -189,13 +191,13 @@ def save(claim: str, figures: list[Figure]) -> None:
         print(f"{f.claim:<8} {f.shape:<14} {f.rival:<36} {f.median * 1e3:10.3f} ms {spread:<22} {f.quiet} quiet runs")
 
 
-def load(claim: str) -> tuple[list[Figure], dict[str, str]]:
+def load(claim: str) -> tuple[list[Measurement], dict[str, str]]:
     """The stored figures of one claim, and the machine they were taken on."""
     with (RESULTS / f"{claim}.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     texts, numbers, counts = ("claim", "shape", "rival"), ("median", "p20", "p80"), ("runs", "quiet")
     figures = [
-        Figure(*(row[k] for k in texts), *(float(row[k]) for k in numbers), *(int(row[k]) for k in counts))
+        Measurement(*(row[k] for k in texts), *(float(row[k]) for k in numbers), *(int(row[k]) for k in counts))
         for row in rows
     ]
     return figures, {k: v for k, v in rows[0].items() if k not in (*texts, *numbers, *counts)}

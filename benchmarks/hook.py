@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 import riesz
-from benchmarks.harness import PATIENCE, THREADS, Figure, Samples, figure, save, undisturbed
+from benchmarks.harness import PATIENCE, THREADS, Measurement, Samples, figure, save, undisturbed
 from benchmarks.networks import ResNet56
 
 COPY = "copy_ per tensor"
@@ -86,7 +86,7 @@ class Timed:
 def main() -> None:
     torch.set_num_threads(THREADS)
     random.seed(0)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     for batch, rounds in ((8, 20), (128, 4)):
         run = Timed(batch)
         end = time.monotonic() + PATIENCE

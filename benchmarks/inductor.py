@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -69,6 +69,22 @@ def operators(shapes: Iterable[Shape], metric: riesz.Operator) -> int:
 
 def generated_code(shapes: Iterable[Shape], metric: riesz.Operator) -> str:
     """The code inductor writes for a CUDA device to direct gradients of these shapes by eager."""
+
+    def step(*grads: Tensor) -> tuple[()]:
+        riesz.precondition_(list(grads), metric, backend="eager")
+        return ()
+
+    return code_for_gpu(torch.func.functionalize(step, remove="mutations"), shapes)
+
+
+def code_for_gpu(step: Callable[..., Any], shapes: Iterable[Shape], numbers: int = 0) -> str:
+    """The code inductor writes for a step on a CUDA device.
+
+    Args:
+        step: takes gradients of these shapes, and after them, if there are any, `numbers` in a tensor on the CPU.
+        shapes: those of the gradients.
+        numbers: how many.
+    """
     from torch._inductor.debug import DebugContext
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.graph import GraphLowering
@@ -80,10 +96,6 @@ def generated_code(shapes: Iterable[Shape], metric: riesz.Operator) -> str:
     device = torch.device("cuda", 0)
     fakes = FakeTensorMode(allow_non_fake_inputs=True)
 
-    def step(*grads: Tensor) -> tuple[()]:
-        riesz.precondition_(list(grads), metric, backend="eager")
-        return ()
-
     def moved(value: object) -> object:
         if not isinstance(value, Tensor):
             return value
@@ -92,14 +104,15 @@ def generated_code(shapes: Iterable[Shape], metric: riesz.Operator) -> str:
 
     with fakes:
         grads = [torch.empty(shape) for shape in shapes]
-        functional: Any = torch.func.functionalize(step, remove="mutations")
-        graph = make_fx(functional, decomposition_table=select_decomp_table(), tracing_mode="real")(*grads)
+        on_cpu = [torch.empty(numbers, dtype=torch.float64)] if numbers else []
+        graph = make_fx(step, decomposition_table=select_decomp_table(), tracing_mode="real")(*grads, *on_cpu)
+    placeholders = graph.graph.find_nodes(op="placeholder")
     for node in graph.graph.nodes:
-        if "val" in node.meta and node.op != "get_attr":
+        if "val" in node.meta and node.op != "get_attr" and node not in placeholders[len(grads) :]:
             node.meta["val"] = tree_map(moved, node.meta["val"])
         if node.kwargs.get("device") is not None:
             node.kwargs = {**node.kwargs, "device": device}
-    inputs: Any = [moved(grad) for grad in grads]
+    inputs: Any = [*map(moved, grads), *on_cpu]
     lowering: Any = GraphLowering(graph, example_inputs=inputs, is_inference=True)
     with _pretended_gpu(), V.set_fake_mode(fakes), V.set_graph_handler(lowering), DebugContext(), torch.no_grad():
         lowering.run(*inputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import riesz
-from benchmarks.harness import Figure, save, series
+from benchmarks.harness import Measurement, save, series
 from benchmarks.networks import NETWORKS, gradients
 
 METRICS = {
@@ -17,7 +17,7 @@ METRICS = {
 
 
 def main() -> None:
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     for network, shapes in NETWORKS.items():
         grads = gradients(shapes)
         original = [f.clone() for f in grads]

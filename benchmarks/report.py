@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib import pyplot
 
 from benchmarks.gpu_page import devices
-from benchmarks.harness import Figure, load
+from benchmarks.harness import Measurement, load
 from benchmarks.networks import NETWORKS
 from benchmarks.scaling import COLUMNS, FIXED_M, FIXED_N, LENGTHS, METRICS
 from benchmarks.sharded_steps import ratios
@@ -97,7 +97,7 @@ def _copy_share() -> str:
     return " and ".join(f"{share:.2f}% ({batch})" for batch, share in shares)
 
 
-def _milliseconds(figures: list[Figure]) -> str:
+def _milliseconds(figures: list[Measurement]) -> str:
     """One row per rival, one column per network."""
     names = list(dict.fromkeys(f.rival for f in figures))
     by = {(f.rival, f.shape): f for f in figures}
@@ -108,7 +108,7 @@ def _milliseconds(figures: list[Figure]) -> str:
     return "\n".join(lines)
 
 
-def _plot_scaling(figures: list[Figure]) -> None:
+def _plot_scaling(figures: list[Measurement]) -> None:
     picture, axes = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     median = {(f.shape, f.rival): f.median * 1e3 for f in figures}
     for axis, sizes, fixed, label in (
@@ -124,7 +124,7 @@ def _plot_scaling(figures: list[Figure]) -> None:
     picture.savefig(DOCS / "benchmarks-scaling.svg", metadata={"Date": None})
 
 
-def _plot_rivals(figures: list[Figure]) -> None:
+def _plot_rivals(figures: list[Measurement]) -> None:
     pairs = {
         "paper's\nSobolevTilde": ("paper SobolevTilde, eager", "riesz SobolevTilde"),
         "paper's\nReweightedL2": ("paper ReweightedL2, eager", "riesz ReweightedL2"),

@@ -6,12 +6,12 @@ import torch
 
 import riesz
 from benchmarks import peers
-from benchmarks.harness import Figure, save, series
+from benchmarks.harness import Measurement, save, series
 from benchmarks.networks import NETWORKS, gradients
 
 
 def main() -> None:
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     sobolev = riesz.Sobolev(0.1)
     smoothing = riesz.LaplacianSmoothing(1.0)
     for network, shapes in NETWORKS.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 import riesz
-from benchmarks.harness import Figure, save, series
+from benchmarks.harness import Measurement, save, series
 
 METRICS = {
     "SobolevTilde": riesz.SobolevTilde(),
@@ -31,7 +31,7 @@ def columns_beyond_cache(n: int) -> int:
     return BEYOND // 4 // n + 256
 
 
-def measured(fixed: str, shapes: dict[int, tuple[int, int]], rounds: int = 12) -> list[Figure]:
+def measured(fixed: str, shapes: dict[int, tuple[int, int]], rounds: int = 12) -> list[Measurement]:
     """All metrics and a copy on shapes that differ in one size."""
     rivals = {}
     for size, shape in shapes.items():

@@ -27,7 +27,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 import riesz
-from benchmarks.harness import Figure, save
+from benchmarks.harness import Measurement, save
 from benchmarks.networks import Shape, resnet50, resnet56
 from benchmarks.sharding import METRICS, on_ranks, shard
 
@@ -125,13 +125,13 @@ def steps(networks: dict[str, list[Shape]]) -> None:
             for name, shapes in networks.items():
                 on_ranks(timed_steps(shapes, result), ranks)
                 shape = f"{name} on {ranks}"
-                figures += [Figure("sharded", shape, *row, STEPS, STEPS) for row in json.loads(result.read_text())]
+                figures += [Measurement("sharded", shape, *row, STEPS, STEPS) for row in json.loads(result.read_text())]
     save("sharded", figures)
     for line in ratios(figures):
         print(line)
 
 
-def ratios(figures: list[Figure]) -> list[str]:
+def ratios(figures: list[Measurement]) -> list[str]:
     """A Markdown table: what each metric adds to a step, over the plain step; on the wall and in processor time."""
     median = {(f.shape, f.rival): f.median for f in figures}
     shapes = list(dict.fromkeys(f.shape for f in figures))
@@ -197,6 +197,7 @@ def planning() -> None:
     """One rank's Python on a fake group, whose collectives take no time: the first step, and the median of 20 more."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    torch.set_num_threads(1)  # as ranks that share a machine; threads that wait would count as time of the process
     for ranks in (64, 512, 1024):
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
         mesh = init_device_mesh("cpu", (ranks,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from benchmarks.harness import Figure, load
+from benchmarks.harness import Measurement, load
 from benchmarks.networks import NETWORKS
 
 
@@ -106,5 +106,5 @@ def table(found: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def figures_of(claim: str) -> list[Figure]:
+def figures_of(claim: str) -> list[Measurement]:
     return load(claim)[0]

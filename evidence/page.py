@@ -19,7 +19,7 @@ from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store
-from riesz_lab.sweeps import Row, Table, costs, results, sweep, tuning
+from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep, tuning
 
 ROOT = Path(__file__).parents[1]
 TRIALS = ROOT / "evidence" / "trials"
@@ -31,7 +31,7 @@ PICTURES = {"evidence-lambda-fashion": "evidence-lambda.svg", "evidence-regimes"
 """The figure of a sweep's section; that of lam has a panel for each dataset."""
 
 
-def tables(trials: Path = TRIALS) -> dict[str, Table]:
+def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
     """The table of each claim's sweep, by its name; the tuned one at the rates that were chosen, once they are."""
     store = Store(trials)
     by_name = {}
@@ -58,7 +58,7 @@ def files(trials: Path = TRIALS) -> dict[str, bytes]:
     return {"evidence.md": _page(by_name, trials, set(pictures)).encode(), **pictures}
 
 
-def _page(by_name: dict[str, Table], trials: Path, pictures: set[str]) -> str:
+def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> str:
     measured = regularity.by_method(trials)
     lines = [
         "# Evidence",
@@ -103,7 +103,7 @@ def _page(by_name: dict[str, Table], trials: Path, pictures: set[str]) -> str:
     return "\n".join(lines)
 
 
-def _summary(by_name: dict[str, Table], trials: Path) -> list[str]:
+def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
     """Five sentences."""
     planned = {config.id for table in by_name.values() for config in table.sweep.all_configs()}
     complete = {trial.config.id for trial in Store(trials).trials if trial.result is not None} & planned
@@ -131,11 +131,11 @@ def _summary(by_name: dict[str, Table], trials: Path) -> list[str]:
     ]
 
 
-def _count(table: Table) -> tuple[int, int]:
+def _count(table: SweepResult) -> tuple[int, int]:
     return sum(len(row.scores) for row in table.rows.values()), sum(row.wanted for row in table.rows.values())
 
 
-def _is_decided(table: Table) -> bool:
+def _is_decided(table: SweepResult) -> bool:
     """Whether all trials are there; trials that tune compare nothing."""
     done, wanted = _count(table)
     return done == wanted and bool(table.comparisons)
@@ -147,7 +147,7 @@ def _hours(timing: Path) -> float:
     return float(seconds) / 3600
 
 
-def _claim(claim: Claim, table: Table) -> str:
+def _claim(claim: Claim, table: SweepResult) -> str:
     done, wanted = _count(table)
     verdict = "not decided: trials are missing"
     if _is_decided(table):
@@ -160,7 +160,7 @@ def _verdict(comparison: Comparison) -> str:
     return ", ".join(filter(None, (comparison.verdict, _difference(comparison)))) + interval
 
 
-def _regularity(by_name: dict[str, Table], seen: str) -> str:
+def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
     run = [by_name[make().name] for make in (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.regimes)]
     done, wanted = map(sum, zip(*map(_count, run), strict=True))
     look = "" if all(map(_is_decided, run)) else "not decided: trials are missing. A first look:<br>"
@@ -168,7 +168,7 @@ def _regularity(by_name: dict[str, Table], seen: str) -> str:
     return f"| {REGULARITY} | {tested} | {done} of {wanted} | {look}{seen} |"
 
 
-def _section(name: str, table: Table, pictures: set[str]) -> list[str]:
+def _section(name: str, table: SweepResult, pictures: set[str]) -> list[str]:
     about = table.sweep.about
     lines = [f"### {name.removeprefix('evidence-')}", "", f"{about[0].upper()}{about[1:]}.", ""]
     if not _count(table)[0]:
@@ -184,7 +184,7 @@ def _section(name: str, table: Table, pictures: set[str]) -> list[str]:
     return [*lines, ""]
 
 
-def _row(row: Row) -> str:
+def _row(row: ArmResult) -> str:
     scores = [100 * score for score in row.scores.values() if score is not None]
     mean = f"{statistics.fmean(scores):.2f}" if scores else "-"
     spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""

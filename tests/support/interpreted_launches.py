@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -241,24 +242,65 @@ def test_a_capture_holds_kernels_that_were_compared_before_it_and_eager_elsewher
     assert verify.note() is None
 
 
-def test_whether_a_capture_runs_is_asked_of_the_gradients_device(monkeypatch):
-    current, capturing = [0], {1}
+# -- several streams and devices, pretended ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Two devices with two streams each; the default one is stream 7."""
+    current = SimpleNamespace(device=0, stream={0: 7, 1: 8}, capturing={1})
 
     class Device:
         def __init__(self, device):
             self.index = device.index
 
         def __enter__(self):
-            self.before, current[0] = current[0], self.index
+            self.before, current.device = current.device, self.index
 
         def __exit__(self, *_):
-            current[0] = self.before
+            current.device = self.before
+
+    def stream(number):
+        return SimpleNamespace(cuda_stream=number)
 
     monkeypatch.setattr(torch.cuda, "device", Device)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current[0] in capturing)
-    assert direct.is_capturing(torch.device("cuda", 1))
-    assert not direct.is_capturing(torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current.device in current.capturing)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream(current.stream[device.index]))
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: stream(7))
+    return current
+
+
+CUDA = [torch.device("cuda", index) for index in range(2)]
+
+
+def test_whether_a_capture_runs_is_asked_of_the_gradients_device(gpus):
+    assert direct.is_capturing(CUDA[1])
+    assert not direct.is_capturing(CUDA[0])
     assert not direct.is_capturing(torch.device("cpu"))
+
+
+def test_steps_on_a_stream_that_is_not_the_default_one_may_precede_a_capture(gpus):
+    assert [direct.precedes_capture(device) for device in (*CUDA, torch.device("cpu"))] == [False, True, False]
+
+
+def test_a_launch_goes_to_the_device_and_the_stream_of_its_gradients(gpus):
+    assert [table.stream_of(device) for device in CUDA] == [7, 8]
+    for device in CUDA:
+        with launch._on(device):
+            assert gpus.device == device.index
+
+
+def test_an_upload_starts_from_pinned_memory_and_is_not_waited_for(monkeypatch):
+    made, sent = [], []
+
+    def tensor(values, **how):
+        made.append(how)
+        return SimpleNamespace(to=lambda device, **how: sent.append((device, how)))
+
+    monkeypatch.setattr(torch, "tensor", tensor)
+    table.upload([1, 2], torch.int64, CUDA[0])
+    assert made == [{"dtype": torch.int64, "device": "cpu", "pin_memory": True}]
+    assert sent == [(CUDA[0], {"non_blocking": True})]
 
 
 # -- unusual gradients -------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from riesz.backends import opaque_operator
 from riesz.backends.eager import EAGER
-from riesz.backends.native import DTYPES, OVERLAP, CJob, CMetric, Native, check, load, threads
+from riesz.backends.native import DONE, DTYPES, OVERLAP, CJob, CMetric, Native, check, load, threads
 from riesz.backends.registry import Backend
 from riesz.backends.tensor_guard import TensorGuard
 from riesz.layout.axis import ColumnView
@@ -98,10 +98,9 @@ def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) ->
     assert isinstance(native, Native)
     data = array("Q", pointers)
     result = native.direct(data.buffer_info()[0], jobs, len(pointers), metric, native.parallel_for, threads())
-    if result == OVERLAP:
-        return False
-    check(result)
-    return True
+    if result not in (DONE, OVERLAP):
+        check(result)
+    return bool(result == DONE)
 
 
 # -- the same list again ---------------------------------------------------------------------------------------------

@@ -16,8 +16,14 @@ from riesz.metrics import Operator
 
 Implementation = Callable[[list[Tensor], list[int], int, bool, Tensor], None]
 
+# torch.compile(mode="reduce-overhead") must not record it in a CUDA graph: replays would keep the numbers of the
+# recording. A torch without the tag records no graph that has a tensor on the CPU.
+_TAGS = (torch.Tag.cudagraph_unsafe,) if hasattr(torch.Tag, "cudagraph_unsafe") else ()
+
 _library: Any = torch.library.Library("riesz", "DEF")  # type: ignore[no-untyped-call]
-_library.define("direct_(Tensor(a!)[] views, SymInt[] geometry, int kind, bool riemann, Tensor numbers) -> ()")
+_library.define(
+    "direct_(Tensor(a!)[] views, SymInt[] geometry, int kind, bool riemann, Tensor numbers) -> ()", tags=_TAGS
+)
 
 
 def _fake(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:

@@ -307,8 +307,9 @@ class LocalPart:
 
     def view(self) -> Tensor | None:
         """The same as a view of the gradient's memory; None where its strides allow none."""
-        folded, rows_LC = self._folded(), self.read()
-        return rows_LC if rows_LC.untyped_storage().data_ptr() == folded.untyped_storage().data_ptr() else None
+        rows_LC = self.read()
+        assert self.local is not None
+        return rows_LC if rows_LC.untyped_storage().data_ptr() == self.local.untyped_storage().data_ptr() else None
 
     def write(self, rows_LC: Tensor, first: int) -> None:
         """Write some columns, from number `first` on, where they were read, whatever the strides."""

@@ -29,7 +29,7 @@ TIMED = ("sobolev-tilde", "reweighted-l2", "sobolev", "centralization")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the result: `what` of `who` at `where`."""
 
     what: str
@@ -70,14 +70,14 @@ def examine_gpu(folder: Path = Path(), device: str = "cuda") -> int:
     path = folder / f"gpu-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}.csv"
     with path.open("w", newline="") as file:
         machine = {"device": name, "versions": versions}
-        writer = csv.DictWriter(file, [*machine, *(field.name for field in fields(Figure))])
+        writer = csv.DictWriter(file, [*machine, *(field.name for field in fields(Measurement))])
         writer.writeheader()
         writer.writerows(machine | asdict(figure) for figure in figures)
     print(f"written to {path}")
     return 1 if wrong else 0
 
 
-def errors(device: str) -> Iterator[Figure]:
+def errors(device: str) -> Iterator[Measurement]:
     """The error of every operator, dtype, shape, axis and layout, in units of its tolerance.
 
     Alone first, then all gradients of one axis in one call, as a training step has them.
@@ -98,22 +98,22 @@ def errors(device: str) -> Iterator[Figure]:
                     for got, want in zip(alone, wanted, strict=True):
                         riesz.precondition_(got, kind(), dim=dim)
                         where = f"{'x'.join(map(str, got.shape))} along {dim} {layout}"
-                        yield Figure("error/tolerance", who, where, _error(got, want) / tolerance, "")
+                        yield Measurement("error/tolerance", who, where, _error(got, want) / tolerance, "")
                     riesz.precondition_(together, kind(), dim=dim)
                     worst = max(map(_error, together, wanted), key=lambda error: (math.isnan(error), error))
                     where = f"{len(together)} in one call along {dim} {layout}"
-                    yield Figure("error/tolerance", who, where, worst / tolerance, "")
+                    yield Measurement("error/tolerance", who, where, worst / tolerance, "")
 
 
 def _error(got: Tensor, wanted: Tensor) -> float:
     return float((got.cpu().double() - wanted).abs().max() / wanted.abs().max().clamp_min(1e-300))
 
 
-def refused() -> Iterator[Figure]:
+def refused() -> Iterator[Measurement]:
     """The kernels that differed from eager at their first use, by what is said of them."""
     for backend in registered():
         if (note := backend.note()) is not None:
-            yield Figure("refused at first use", backend.name, note, 1.0, "")
+            yield Measurement("refused at first use", backend.name, note, 1.0, "")
 
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -123,7 +123,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def times(model: torch.nn.Module, device: str) -> Iterator[Figure]:
+def times(model: torch.nn.Module, device: str) -> Iterator[Measurement]:
     """Milliseconds to direct all conv gradients, against copying them and against eager."""
     grads = [torch.randn_like(p) for p in model.parameters() if p.dim() == 4]
     copies = [torch.empty_like(g) for g in grads]
@@ -132,7 +132,7 @@ def times(model: torch.nn.Module, device: str) -> Iterator[Figure]:
         for target, source in zip(copies, grads, strict=True):
             target.copy_(source)
 
-    yield Figure("time", "copy_ per tensor", "ResNet-50", milliseconds(copy, device), "ms")
+    yield Measurement("time", "copy_ per tensor", "ResNet-50", milliseconds(copy, device), "ms")
     for text in TIMED:
         metric = riesz.metric(text)
         for backend in ("auto", "eager"):
@@ -142,10 +142,10 @@ def times(model: torch.nn.Module, device: str) -> Iterator[Figure]:
             def direct(grads: list[Tensor] = own, metric: riesz.Operator = metric, backend: str = backend) -> None:
                 riesz.precondition_(grads, metric, backend=backend)
 
-            yield Figure("time", f"{text}, {backend}", "ResNet-50", milliseconds(direct, device), "ms")
+            yield Measurement("time", f"{text}, {backend}", "ResNet-50", milliseconds(direct, device), "ms")
 
 
-def launches(model: torch.nn.Module, device: str) -> Iterator[Figure]:
+def launches(model: torch.nn.Module, device: str) -> Iterator[Measurement]:
     """Kernels that one step of directing starts, as the profiler counts them."""
     if device != "cuda":
         return
@@ -157,10 +157,10 @@ def launches(model: torch.nn.Module, device: str) -> Iterator[Figure]:
         riesz.precondition_(grads, metric)
         torch.cuda.synchronize()
     kernels = [event for event in profile.events() or () if str(event.device_type).endswith("CUDA")]
-    yield Figure("launches per step", str(metric), "ResNet-50", float(len(kernels)), "")
+    yield Measurement("launches per step", str(metric), "ResNet-50", float(len(kernels)), "")
 
 
-def share(model: torch.nn.Module, device: str, batch: int = 32) -> Iterator[Figure]:
+def share(model: torch.nn.Module, device: str, batch: int = 32) -> Iterator[Measurement]:
     """The time of a training step with the hook over that without, less one."""
     images = torch.randn(batch, 3, 224, 224, device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9)
@@ -174,9 +174,9 @@ def share(model: torch.nn.Module, device: str, batch: int = 32) -> Iterator[Figu
     attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde())
     directed = milliseconds(step, device, rounds=10)
     attachment.detach()
-    yield Figure("training step", "plain", "ResNet-50", plain, "ms")
-    yield Figure("training step", "with the hook", "ResNet-50", directed, "ms")
-    yield Figure("share of the hook", "SobolevTilde", "ResNet-50", 100 * (directed / plain - 1), "%")
+    yield Measurement("training step", "plain", "ResNet-50", plain, "ms")
+    yield Measurement("training step", "with the hook", "ResNet-50", directed, "ms")
+    yield Measurement("share of the hook", "SobolevTilde", "ResNet-50", 100 * (directed / plain - 1), "%")
 
 
 def milliseconds(work: Callable[[], None], device: str, rounds: int = 30) -> float:

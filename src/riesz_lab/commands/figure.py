@@ -42,7 +42,7 @@ def _draw(
         output: the file to write, .svg, .png or .pdf; NAME.svg if not given.
     """
     from riesz_lab.report import picture, report
-    from riesz_lab.report.evidence import Evidence
+    from riesz_lab.report.evidence import ReportData
     from riesz_lab.report.figures import FIGURES
     from riesz_lab.store import Store
 
@@ -51,7 +51,7 @@ def _draw(
     if kind not in picture.FORMATS:
         raise ConfigError(f"expected output as a name that ends in .svg, .png or .pdf, got {str(target)!r}")
     entry = FIGURES[name]
-    figure = entry.make(Evidence(Store()) if entry.needs == "nothing" else report.read(*folders))
+    figure = entry.make(ReportData(Store()) if entry.needs == "nothing" else report.read(*folders))
     if figure is None:
         raise LabError(f"figure {name!r} has no data below {', '.join(map(str, folders))}; it needs {entry.needs}")
     atomic.write_bytes(target, picture.draw(figure, kind))

@@ -12,7 +12,7 @@ from riesz_lab.utils import atomic
 from riesz_lab.utils.amounts import file_size
 
 if TYPE_CHECKING:
-    from riesz_lab.report.evidence import Evidence
+    from riesz_lab.report.evidence import ReportData
 
 Format = Literal["html", "md", "csv"]
 ENDINGS: dict[Format, tuple[str, ...]] = {"html": (".html", ".htm"), "md": (".md", ".markdown"), "csv": (".csv",)}
@@ -50,7 +50,7 @@ def _report(
     write(target, content(chosen, report.read(*folders, margin=margin), target, title))
 
 
-def content(chosen: Format, evidence: "Evidence", target: Path, title: str) -> str:
+def content(chosen: Format, evidence: "ReportData", target: Path, title: str) -> str:
     """The report as text of that format."""
     from riesz_lab.report.comparison_view import comparisons_csv
     from riesz_lab.report.markdown import markdown

@@ -4,7 +4,7 @@ function    which form it has, what it is called, which settings it takes
 identity    what makes two functions the same one, so that stored trials may be used
 arms        metrics and settings, crossed: what is compared with what
 attach      what the user's loop is handed
-own_loop    one trial of the user's loop
+user_loop   one trial of the user's loop
 question    what is asked, checked before anything is trained
 reference   the name that other processes import the function by
 trials      runs trials as sweeps do, or reads stored ones

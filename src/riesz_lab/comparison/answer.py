@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from riesz_lab.comparison import wording
 from riesz_lab.comparison.outliers import Outlier, find_outliers
 from riesz_lab.comparison.planning import Plan
-from riesz_lab.comparison.rounds import Verdicts
+from riesz_lab.comparison.rounds import SequentialResult
 from riesz_lab.comparison.tuning import Tuned
 from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.sequential import Sequential
-from riesz_lab.sweeps import Table
+from riesz_lab.sweeps import SweepResult
 
 
 @dataclass(frozen=True, repr=False)
-class Answer(Table):
+class Answer(SweepResult):
     """What `riesz_lab.compare` returns: a table of all arms, and what it means.
 
     Attributes:
@@ -33,7 +33,7 @@ class Answer(Table):
     function: str = ""
     command: str = ""
     tuned: Tuned | None = None
-    verdicts: Verdicts | None = None
+    verdicts: SequentialResult | None = None
     plan: Plan | None = None
     stored: tuple[str, ...] = ()
     seconds: float = 0.0

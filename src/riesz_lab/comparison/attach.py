@@ -20,7 +20,7 @@ HELD_OUT = "held_out"
 """The field of the score that settings are chosen by."""
 
 
-class HopelessTrialError(LabError):
+class DivergedTrialError(LabError):
     """Ends a tuning trial that has diverged. The final trials always run to their end."""
 
 
@@ -106,7 +106,7 @@ class Attach:
         score = self.config.model_options[0].partition("=")[2]
         watched = [name for name in row if name in (score, HELD_OUT) or "loss" in name.lower()]
         if self.config.hold_out and any(row[name] is None for name in watched):
-            raise HopelessTrialError(f"{self.name!r} logged a score that is not a number: a tuning trial ends there")
+            raise DivergedTrialError(f"{self.name!r} logged a score that is not a number: a tuning trial ends there")
 
 
 def number(value: Any, what: str, name: str) -> float:

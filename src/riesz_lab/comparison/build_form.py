@@ -1,7 +1,5 @@
 """Whether a function without arguments can be a `build`, by its source alone: it is not run to find out."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -20,21 +20,13 @@ BAR = 31
 
 @dataclass(frozen=True)
 class Look:
-    """The result of a comparison so far, after a pair.
+    """The result of a comparison so far, after a pair."""
 
-    Attributes:
-        judged: the judgement of every arm, at its last look.
-        active: the arms that had this pair.
-        hopeless: arms that get no more pairs, since no conclusion is in reach.
-        percent: whether scores are printed in percent.
-        note: how far it is.
-    """
-
-    judged: Mapping[str, Sequential]
-    active: Sequence[str]
-    hopeless: Container[str]
-    percent: bool
-    note: str
+    judged: Mapping[str, Sequential]  # the judgement of every arm, at its last look
+    active: Sequence[str]  # the arms that had this pair
+    futile: Container[str]  # arms that get no more pairs, since no conclusion is in reach
+    percent: bool  # whether scores are printed in percent
+    note: str  # how far it is
 
 
 class Display:
@@ -52,8 +44,8 @@ class Display:
     def look(self, look: Look) -> None:
         """The judgement of every arm after a pair."""
         for label in look.active:
-            hopeless = "; no conclusion is in reach, so it is stopped" if label in look.hopeless else ""
-            self.say(f"  {label}: {describe_look(look.judged[label], look.percent)}{hopeless}")
+            futile = "; no conclusion is in reach, so it is stopped" if label in look.futile else ""
+            self.say(f"  {label}: {describe_look(look.judged[label], look.percent)}{futile}")
         self.say(f"  {look.note}")
 
     def close(self) -> None:
@@ -97,7 +89,7 @@ class LiveDisplay(Display):
         reach = _reach(self.last.judged)
         for label, each in self.last.judged.items():
             difference = format_signed(each.difference, self.last.percent) if each.n else ""
-            conclusion = "out of reach" if label in self.last.hopeless else each.conclusion
+            conclusion = "out of reach" if label in self.last.futile else each.conclusion
             cells = (difference, _ends(each, self.last.percent), draw(each, reach), conclusion)
             table.add_row(Text(label), str(each.n), *map(Text, cells))
         return table

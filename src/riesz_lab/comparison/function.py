@@ -17,23 +17,14 @@ TRAIN = ["attach", "seed"]
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function that is compared.
+    """A function that is compared."""
 
-    Attributes:
-        call: the function.
-        name: what it is called.
-        trains: True for train(attach, seed), False for build().
-        defaults: its settings by name; None for one without a default.
-        required: those without a default.
-        takes_any: whether it takes any setting (`**settings`).
-    """
-
-    call: Callable[..., Any]
-    name: str
-    trains: bool
-    defaults: dict[str, Any]
-    required: tuple[str, ...]
-    takes_any: bool
+    call: Callable[..., Any]  # the function
+    name: str  # what it is called
+    trains: bool  # True for train(attach, seed), False for build()
+    defaults: dict[str, Any]  # its settings by name; None for one without a default
+    required: tuple[str, ...]  # those without a default
+    takes_any: bool  # whether it takes any setting (`**settings`)
 
     def takes(self, name: str) -> bool:
         return name in self.defaults or (self.takes_any and self.trains)

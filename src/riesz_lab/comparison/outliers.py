@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from riesz_lab.statistics import holm, paired
-from riesz_lab.sweeps import Row, Table
+from riesz_lab.sweeps import ArmResult, SweepResult
 
 FAR = 8.0
 """Robust standard deviations from the median of its arm. With normal scores of independent arms (simulated), a trial
@@ -28,7 +28,7 @@ class Outlier:
     high: float
 
 
-def find_outliers(table: Table) -> list[Outlier]:
+def find_outliers(table: SweepResult) -> list[Outlier]:
     """Trials beyond `FAR` robust standard deviations, which are of all arms together, each about its median."""
     scores = {
         label: {key: score for key, score in row.scores.items() if score is not None}
@@ -50,7 +50,7 @@ def find_outliers(table: Table) -> list[Outlier]:
     return found
 
 
-def without(table: Table, outliers: list[Outlier], pairs: Mapping[str, int] | None = None) -> Table:
+def without(table: SweepResult, outliers: list[Outlier], pairs: Mapping[str, int] | None = None) -> SweepResult:
     """The comparisons that an outlier takes part in, with all pairs of outlying trials left out; no other row.
 
     Args:
@@ -59,7 +59,7 @@ def without(table: Table, outliers: list[Outlier], pairs: Mapping[str, int] | No
         pairs: by label, how many pairs an arm was judged by; all if None.
     """
     left_out = {(each.label, each.key) for each in outliers}
-    rows: dict[str, Row] = {}
+    rows: dict[str, ArmResult] = {}
     compared = table.comparisons
     for label, row in table.rows.items():
         if row.comparison is None or row.arm.baseline is None:
@@ -87,5 +87,5 @@ def without(table: Table, outliers: list[Outlier], pairs: Mapping[str, int] | No
     return replace(table, rows={label: replace(row, comparison=corrected.get(label)) for label, row in rows.items()})
 
 
-def _drop(row: Row, keys: set[Hashable]) -> Row:
+def _drop(row: ArmResult, keys: set[Hashable]) -> ArmResult:
     return replace(row, scores={key: score for key, score in row.scores.items() if key not in keys})

@@ -24,23 +24,14 @@ from riesz_lab.utils.tables import table
 
 @dataclass(frozen=True)
 class Question:
-    """A comparison that may be run.
+    """A comparison that may be run."""
 
-    Attributes:
-        function: the user's.
-        margin: the largest difference that does not matter.
-        sweep: the arms, before they are tuned, and the number of seeds.
-        grid: the values to tune with at first; empty if nothing is tuned.
-        tune_seeds: trials per arm and point of the grid.
-        budget: the most seeds; None if their number is fixed.
-    """
-
-    function: UserFunction
-    margin: Margin
-    sweep: Sweep
-    grid: Grid
-    tune_seeds: int
-    budget: int | None
+    function: UserFunction  # the user's
+    margin: Margin  # the largest difference that does not matter
+    sweep: Sweep  # the arms, before they are tuned, and the number of seeds
+    grid: Grid  # the values to tune with at first; empty if nothing is tuned
+    tune_seeds: int  # trials per arm and point of the grid
+    budget: int | None  # the most seeds; None if their number is fixed
 
 
 def ask(

@@ -13,7 +13,7 @@ from riesz_lab.config import Config
 from riesz_lab.statistics.sequential import Sequential, sequential
 from riesz_lab.statistics.verdict import LEAST_PAIRS
 from riesz_lab.store import Store
-from riesz_lab.sweeps import Sweep, Table, results
+from riesz_lab.sweeps import Sweep, SweepResult, results
 from riesz_lab.training.progress import clock
 
 
@@ -25,12 +25,12 @@ def run_fixed(trials: Trials, sweep: Sweep) -> None:
 
 
 @dataclass
-class Verdicts:
+class SequentialResult:
     """The result of a sequential comparison so far.
 
     Attributes:
         arms: the judgement of every arm that has a baseline, at its last look.
-        hopeless: arms that were stopped because no conclusion was in reach, by the pairs they had.
+        futile: arms that were stopped because no conclusion was in reach, by the pairs they had.
         pairs: how many pairs each arm was judged by, with those that have no difference. The store may hold more: a
             control is compared with an arm that was stopped before it.
         budget: the most pairs.
@@ -38,17 +38,17 @@ class Verdicts:
 
     budget: int
     arms: dict[str, Sequential] = field(default_factory=dict)
-    hopeless: dict[str, int] = field(default_factory=dict)
+    futile: dict[str, int] = field(default_factory=dict)
     pairs: dict[str, int] = field(default_factory=dict)
 
 
-def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) -> tuple[Sweep, Verdicts]:
-    """Add seeds until every arm has a conclusion, is hopeless, or has had `budget` pairs.
+def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) -> tuple[Sweep, SequentialResult]:
+    """Add seeds until every arm has a conclusion, is futile, or has had `budget` pairs.
 
     Returns:
         The sweep with as many seeds as were run, and the judgements.
     """
-    verdicts = Verdicts(budget)
+    verdicts = SequentialResult(budget)
     active = [arm.label for arm in sweep.arms if arm.baseline is not None]
     count, began = 0, time.monotonic()
     while active and count < budget:
@@ -63,14 +63,14 @@ def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) ->
         looked_at = list(active)
         for label in looked_at:
             judged = verdicts.arms[label]
-            if judged.conclusion == "undecided" and judged.hopeless(budget, count) and count < budget:
-                verdicts.hopeless[label] = count
-            if judged.conclusion != "undecided" or label in verdicts.hopeless:
+            if judged.conclusion == "undecided" and judged.futile(budget, count) and count < budget:
+                verdicts.futile[label] = count
+            if judged.conclusion != "undecided" or label in verdicts.futile:
                 active.remove(label)
         note = f"{count} of at most {budget} pairs"
         if active and count < budget:
             note += f", at most {clock((budget - count) * (time.monotonic() - began) / count)} left"
-        trials.display.look(Look(dict(verdicts.arms), looked_at, dict(verdicts.hopeless), table.percent, note))
+        trials.display.look(Look(dict(verdicts.arms), looked_at, dict(verdicts.futile), table.percent, note))
     return replace(sweep, trials=max(1, count)), verdicts
 
 
@@ -83,7 +83,7 @@ def _round(sweep: Sweep, active: list[str], count: int) -> list[tuple[Config, st
     return [(replace(sweep, trials=count).configs(arm)[-1], arm.label) for arm in arms]
 
 
-def judge_table(table: Table, margin: Margin, arms: int | None = None) -> dict[str, Sequential]:
+def judge_table(table: SweepResult, margin: Margin, arms: int | None = None) -> dict[str, Sequential]:
     """The sequential judgement of every arm that has a baseline, of the trials so far.
 
     Args:
@@ -110,7 +110,7 @@ def judge_table(table: Table, margin: Margin, arms: int | None = None) -> dict[s
     return judged
 
 
-def baseline_scores(table: Table) -> list[list[float]]:
+def baseline_scores(table: SweepResult) -> list[list[float]]:
     """The finite scores of every plain arm."""
     plain = [row for row in table.rows.values() if row.arm.baseline is None]
     return [[score for score in row.scores.values() if score is not None] for row in plain]

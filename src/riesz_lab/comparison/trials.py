@@ -13,8 +13,8 @@ from riesz_lab.comparison.attach import HELD_OUT
 from riesz_lab.comparison.display import Display
 from riesz_lab.comparison.fresh import move_aside, settle
 from riesz_lab.comparison.function import UserFunction, inspect_function, with_settings
-from riesz_lab.comparison.own_loop import run_own_loop
 from riesz_lab.comparison.reference import reference_to
+from riesz_lab.comparison.user_loop import run_user_loop
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, StoppedError
 from riesz_lab.store import Result, StoredTrial, read_trial
@@ -23,7 +23,7 @@ from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.running.driver import Watcher, drive
 from riesz_lab.sweeps.running.executor import Executor
 from riesz_lab.sweeps.running.executors import Kind, make_executor
-from riesz_lab.sweeps.running.in_process import InProcess
+from riesz_lab.sweeps.running.in_process import InProcessExecutor
 from riesz_lab.sweeps.running.local import check_share
 from riesz_lab.sweeps.running.pending import Pending, find_pending
 from riesz_lab.sweeps.running.worker import RunSettings, Train, TrialJob
@@ -38,17 +38,11 @@ STOPPED = "stopped. Complete trials are kept: run the same again to continue"
 
 @dataclass(frozen=True)
 class Execution:
-    """Where trials run.
+    """Where trials run."""
 
-    Attributes:
-        workers: trials at once; 1 is this process.
-        threads: of each trial.
-        kind: processes of this machine, or of a Ray cluster.
-    """
-
-    workers: int | None = 1
-    threads: int | None = None
-    kind: Kind = "local"
+    workers: int | None = 1  # trials at once; 1 is this process
+    threads: int | None = None  # of each trial
+    kind: Kind = "local"  # processes of this machine, or of a Ray cluster
 
     def __post_init__(self) -> None:
         check_share("workers", self.workers, 1)
@@ -60,7 +54,7 @@ class Execution:
 
     def executor(self) -> Executor:
         if self.in_process:
-            return InProcess(self.threads)
+            return InProcessExecutor(self.threads)
         return make_executor(self.kind, self.workers, self.threads, retries=RETRIES)
 
     def trains(self, function: UserFunction) -> Train:
@@ -76,7 +70,7 @@ def train_user_trial(function: UserFunction, config: Config, job: TrialJob) -> b
     if not function.trains:
         return train_trial(config, data=call, runs=job.runs).trained
     score, better = (text.partition("=")[2] for text in config.model_options[:2])
-    run_own_loop(Trial(job.runs, config), call, function.name, score, better == "higher", tuning=config.hold_out > 0)
+    run_user_loop(Trial(job.runs, config), call, function.name, score, better == "higher", tuning=config.hold_out > 0)
     return True
 
 
@@ -94,27 +88,17 @@ def train_by_name(reference: str, folder: str, config: Config, job: TrialJob) ->
 
 @dataclass
 class Trials:
-    """Runs trials, or reads stored ones, and keeps count of them.
+    """Runs trials, or reads stored ones, and keeps count of them."""
 
-    Attributes:
-        function: the user's.
-        runs: the folder of all trials.
-        execution: where they run.
-        fresh: train anew what is stored.
-        display: shows a line per trial.
-        results: how each ended, by id.
-        seconds: what each took, by id; of a stored one as it was measured then.
-        stored: the dates of stored trials, by id.
-    """
-
-    function: UserFunction
-    runs: Path
-    execution: Execution
-    fresh: bool
-    display: Display
-    results: dict[str, Result] = field(default_factory=dict)
+    function: UserFunction  # the user's
+    runs: Path  # the folder of all trials
+    execution: Execution  # where they run
+    fresh: bool  # train anew what is stored
+    display: Display  # shows a line per trial
+    results: dict[str, Result] = field(default_factory=dict)  # how each ended, by id
+    # What each took, by id; of a stored one as it was measured then.
     seconds: dict[str, float] = field(default_factory=dict)
-    stored: dict[str, str] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)  # the dates of stored trials, by id
     _first: dict[str, tuple[int, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -155,7 +139,7 @@ class Trials:
         if pending.failed:
             raise LabError(next(iter(pending.failed.values())))
 
-    def check_chance(self, config: Config, result: Result) -> None:
+    def check_seeds_differ(self, config: Config, result: Result) -> None:
         """Two seeds with the same weights and scores: the function sets a seed itself, and n trials are one."""
         if not self.function.trains or result.last is None:
             return
@@ -211,7 +195,7 @@ class _Watcher(Watcher):
         done = f"{self.done:>{len(str(self.total))}}"
         number = self.number.format(done=done, total=self.total)
         self.trials.display.say(f"{number} {self.titles[config.id]}: {scores}  ({remark})")
-        self.trials.check_chance(config, trial.result)
+        self.trials.check_seeds_differ(config, trial.result)
 
 
 def seconds_of(row: Row) -> float:

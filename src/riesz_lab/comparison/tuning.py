@@ -31,27 +31,17 @@ Grid = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Tuned:
-    """How the settings of all arms were chosen.
+    """How the settings of all arms were chosen."""
 
-    Attributes:
-        grid: all values that were tried, by setting, with what the grid was extended by.
-        scores: the mean held-out score by arm and point of the grid; None where a trial diverged.
-        by_seed: the held-out scores behind these means, one per seed.
-        best: the point of each arm.
-        ids: of the trials that were needed.
-        seconds: what they took.
-        seeds: trials per arm and point.
-        extended: how many values the grid grew by.
-    """
-
-    grid: Grid
+    grid: Grid  # all values that were tried, by setting, with what the grid was extended by
+    # The mean held-out score by arm and point of the grid; None where a trial diverged.
     scores: dict[str, dict[Point, float | None]]
-    by_seed: dict[str, dict[Point, list[float | None]]]
-    best: dict[str, Values]
-    ids: tuple[str, ...]
-    seconds: float
-    seeds: int
-    extended: int
+    by_seed: dict[str, dict[Point, list[float | None]]]  # the held-out scores behind these means, one per seed
+    best: dict[str, Values]  # the point of each arm
+    ids: tuple[str, ...]  # of the trials that were needed
+    seconds: float  # what they took
+    seeds: int  # trials per arm and point
+    extended: int  # how many values the grid grew by
 
     @property
     def trials(self) -> int:

@@ -69,7 +69,7 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
         return _claim(answer, name, judged.conclusion, size, judged.n, judged.margin)
     assert answer.verdicts is not None
     stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
-    why = f"; {stopped}" if label in answer.verdicts.hopeless else ""
+    why = f"; {stopped}" if label in answer.verdicts.futile else ""
     pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
     return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_needed(answer, pairs, judged.margin)}."
 
@@ -80,7 +80,7 @@ def _left_out(answer: Answer, label: str, judged: Sequential) -> str:
     baseline, method = (each or "none" for each in judged.diverged)
     pairs = count(answer.verdicts.pairs[label], "pair")
     who = f"it alone diverged in {method} of {pairs}, {answer.rows[label].arm.baseline} alone in {baseline}"
-    stopped = "; it was stopped" if label in answer.verdicts.hopeless else ""
+    stopped = "; it was stopped" if label in answer.verdicts.futile else ""
     if not judged.n:
         return f"No claim on {_name(answer, label)}: {who}{stopped}."
     size = _size(answer, judged.difference, judged.interval or (-math.inf, math.inf))
@@ -289,7 +289,7 @@ def notes(answer: Answer) -> list[str]:
         arms = len(answer.verdicts.arms)
         lines.append(
             f"Seeds were added until a conclusion held, {answer.verdicts.budget} at most; intervals allow for a look "
-            f"after every pair{f' and for all {arms} arms' if arms > 1 else ''}."
+            f"after every pair{_shared(arms)}."
         )
     if answer.stored:
         first, last = min(answer.stored), max(answer.stored)
@@ -297,6 +297,10 @@ def notes(answer: Answer) -> list[str]:
         lines.append(f"{count(len(answer.stored), 'stored trial')} used again ({dates}); --fresh trains anew.")
     lines.append(f"All trials together: {clock(answer.seconds)}.")
     return lines
+
+
+def _shared(arms: int) -> str:
+    return "" if arms == 1 else " and for both arms" if arms == 2 else f" and for all {arms} arms"
 
 
 def _rates(answer: Answer) -> str:

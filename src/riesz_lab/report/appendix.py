@@ -10,7 +10,7 @@ from typing import Any
 from riesz_lab.config import SEEDS
 from riesz_lab.errors import BadFileError
 from riesz_lab.report.content import Cell, Section, Table, number
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import Methods, ReportData
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.figures.spectra import layers_of, mean_frequency, setting_with_updates
@@ -29,7 +29,7 @@ CLOCK = (
 )
 
 
-def layers(evidence: Evidence) -> Section:
+def layers(evidence: ReportData) -> Section:
     """The effect of the metric, layer by layer, in the last epoch."""
     base, methods = setting_with_updates(evidence) or (None, {})
     rows: list[list[Cell | str]] = []
@@ -37,7 +37,7 @@ def layers(evidence: Evidence) -> Section:
         last = [layers_of(evidence.rows(trial, "updates")[-1]) for trial in trials]
         for layer in last[0]:
             stored = [row[layer] for row in last if layer in row]
-            means = [_mean(row.get(key) for row in stored) for key in ("moved", "ratio", "cosine")]
+            means = [mean_cell(row.get(key) for row in stored) for key in ("moved", "ratio", "cosine")]
             frequency = statistics.fmean(map(mean_frequency, stored))
             rows.append([layer, name, number(stored[0]["n"]), *means, number(frequency, ".3f")])
     if base is None or not rows:
@@ -55,16 +55,17 @@ def layers(evidence: Evidence) -> Section:
     return Section(name="layers", title="Layer by layer", blocks=[table])
 
 
-def _mean(values: Iterable[Any]) -> Cell:
+def mean_cell(values: Iterable[Any]) -> Cell:
+    """The mean of those that are numbers."""
     known = [value for value in values if isinstance(value, int | float)]
     return number(statistics.fmean(known) if known else None, ".4g")
 
 
-def speed(evidence: Evidence) -> Section:
+def speed(evidence: ReportData) -> Section:
     """The time of a step in these trials, and the benchmarks."""
     rows: list[list[Cell | str]] = []
     for base, methods in evidence.settings.items():
-        medians = {name: statistics.median(times) for name in methods if (times := step_times(methods[name]))}
+        medians = median_times(methods)
         plain = medians.get(method(base))
         for name, median in medians.items():
             epochs = number(len(step_times(methods[name])))
@@ -93,13 +94,18 @@ def speed(evidence: Evidence) -> Section:
     )
 
 
+def median_times(methods: Methods) -> dict[str, float]:
+    """The median time of a step by method, of those that have one."""
+    return {name: statistics.median(times) for name, trials in methods.items() if (times := step_times(trials))}
+
+
 def step_times(trials: list[StoredTrial]) -> list[float]:
     """Milliseconds of a step, one value per epoch of every trial."""
     times = [row.get("step_ms") for trial in trials for row in trial.timing()]
     return [float(ms) for ms in times if isinstance(ms, int | float) and ms > 0]
 
 
-def _benchmark_table(evidence: Evidence) -> Table:
+def _benchmark_table(evidence: ReportData) -> Table:
     rows: list[list[Cell | str]] = []
     for row in evidence.benchmarks:
         median, span = Cell(f"{1e3 * row.median:.4g}", row.median), f"{1e3 * row.p20:.4g} to {1e3 * row.p80:.4g}"
@@ -113,7 +119,7 @@ def _benchmark_table(evidence: Evidence) -> Table:
     )
 
 
-def environments(evidence: Evidence) -> Section:
+def environments(evidence: ReportData) -> Section:
     """Where the trials ran, one row per machine and set of versions."""
     counts = Counter(map(_environment, evidence.store.trials))
     table = Table(
@@ -143,7 +149,7 @@ def _environment(trial: StoredTrial) -> tuple[str, ...]:
     )
 
 
-def settings(evidence: Evidence) -> Section:
+def settings(evidence: ReportData) -> Section:
     """The full config of every group of trials: what all share, then what differs."""
     groups = [trials[0].config for trials in evidence.store.groups().values()]
     values = [config.describe() for config in groups]
@@ -164,7 +170,7 @@ def _format(value: object) -> str:
     return "" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def trials(evidence: Evidence, home: Path | None) -> Section:
+def trials(evidence: ReportData, home: Path | None) -> Section:
     """Every trial with a link to its directory, relative to the folder of the page."""
     store = evidence.store
     rows: list[list[Cell | str]] = []

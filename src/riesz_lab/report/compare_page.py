@@ -4,11 +4,9 @@ It has no table of the paper: it is about somebody's network.
 """
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from riesz_lab.comparison import Answer
 from riesz_lab.comparison.record import make_record
@@ -17,7 +15,7 @@ from riesz_lab.report import appendix
 from riesz_lab.report.comparison_view import comparison_table
 from riesz_lab.report.content import Cell, Finding, Page, Section, number
 from riesz_lab.report.content import Table as PageTable
-from riesz_lab.report.evidence import Evidence, Methods
+from riesz_lab.report.evidence import Methods, ReportData
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures.pairs import pairs, rate_curves, tuning_curve
 from riesz_lab.report.figures.series import epoch_panels
@@ -26,7 +24,7 @@ from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.statistics.verdict import format_signed
 from riesz_lab.store import Store
 from riesz_lab.store.comparison import ComparisonRecord
-from riesz_lab.sweeps import Table
+from riesz_lab.sweeps import SweepResult
 
 MOST_CURVES = 6
 HEAD = ("method", "conclusion", "pairs", "difference", "interval, valid at every look", "alpha")
@@ -60,7 +58,7 @@ def answer_content(answer: Answer, store: Store, title: str, home: Path | None =
 
 
 def compare_content(
-    table: Table,
+    table: SweepResult,
     store: Store,
     title: str,
     *,
@@ -87,7 +85,7 @@ def compare_content(
         record: how settings were tuned.
         home: the folder of the page, for links to trials; there are none if it is None.
     """
-    evidence = Evidence(store, margin=table.sweep.margin)
+    evidence = ReportData(store, margin=table.sweep.margin)
     shown = comparison_table(table) if judged is None else sequential_table(judged, table.percent)
     sections = [
         _answer(table, [*answer, *warnings, *next_steps], judged),
@@ -113,7 +111,7 @@ def sequential_table(judged: Mapping[str, Sequential], percent: bool) -> PageTab
     return PageTable(caption=caption, head=HEAD, rows=rows, numbers=frozenset(range(2, len(HEAD))))
 
 
-def _answer(table: Table, answer: Sequence[str], judged: Mapping[str, Sequential] | None) -> Section:
+def _answer(table: SweepResult, answer: Sequence[str], judged: Mapping[str, Sequential] | None) -> Section:
     findings = []
     if not answer:
         for label, comparison in table.comparisons.items():
@@ -131,14 +129,14 @@ def rate_figures(record: ComparisonRecord, colors: Mapping[str, int]) -> list[Fi
     return [*rate_curves(record, colors), *([budget] if budget else [])]
 
 
-def _tuning(record: ComparisonRecord | None, table: Table) -> list[Section]:
+def _tuning(record: ComparisonRecord | None, table: SweepResult) -> list[Section]:
     if record is None:
         return []
     figures = rate_figures(record, {label: color(row.arm.config) for label, row in table.rows.items()})
     return [Section(name="rates", title="Tuning", blocks=figures)] if figures else []
 
 
-def _logged(table: Table, methods: Methods) -> list[str]:
+def _logged(table: SweepResult, methods: Methods) -> list[str]:
     """The scores to draw by epoch: training and test score of the lab's loop, what a user's loop logged."""
     keys = dict.fromkeys((table.score.replace("test", "train"), table.score))
     if next(iter(table.rows.values())).arm.config.optimizer == OWN:
@@ -147,7 +145,7 @@ def _logged(table: Table, methods: Methods) -> list[str]:
     return list(keys)[:MOST_CURVES]
 
 
-def _curves(table: Table, evidence: Evidence) -> list[Section]:
+def _curves(table: SweepResult, evidence: ReportData) -> list[Section]:
     methods = {label: list(row.trials.values()) for label, row in table.rows.items() if row.trials}
     panels = [replace(panel, title="") for panel in epoch_panels(evidence, methods, _logged(table, methods))]
     if not panels:
@@ -162,15 +160,16 @@ def _curves(table: Table, evidence: Evidence) -> list[Section]:
     return [Section(name="curves", title="Learning curves", blocks=[figure])]
 
 
-def _own_layers(table: Table) -> list[Section]:
+def _own_layers(table: SweepResult) -> list[Section]:
     """The last step of a user's loop, layer by layer, as its attachments diagnosed it."""
     rows: list[list[Cell | str]] = []
     for label, row in table.rows.items():
         stored = [updates[-1].get("layers") for trial in row.trials.values() if (updates := trial.updates())]
         by_trial = [layers for layers in stored if isinstance(layers, dict)]
         for layer in dict.fromkeys(name for layers in by_trial for name in layers):
-            means = [_mean(by_trial, layer, key) for key in ("ratio", "cosine")]
-            rows.append([layer, label, *(number(mean, ".4g") for mean in means)])
+            entries = [layers[layer] for layers in by_trial if isinstance(layers.get(layer), dict)]
+            means = [appendix.mean_cell(entry.get(key) for entry in entries) for key in ("ratio", "cosine")]
+            rows.append([layer, label, *means])
     if not rows:
         return []
     shown = PageTable(
@@ -183,18 +182,8 @@ def _own_layers(table: Table) -> list[Section]:
     return [Section(name="layers", title="Layer by layer", blocks=[shown])]
 
 
-def _mean(by_trial: list[dict[str, Any]], layer: str, key: str) -> float | None:
-    entries = [layers[layer] for layers in by_trial if isinstance(layers.get(layer), dict)]
-    values = [entry[key] for entry in entries if isinstance(entry.get(key), int | float)]
-    return statistics.fmean(values) if values else None
-
-
-def _step_times(table: Table) -> list[Section]:
-    medians = {
-        label: statistics.median(times)
-        for label, row in table.rows.items()
-        if (times := appendix.step_times(list(row.trials.values())))
-    }
+def _step_times(table: SweepResult) -> list[Section]:
+    medians = appendix.median_times({label: list(row.trials.values()) for label, row in table.rows.items()})
     rows: list[list[Cell | str]] = []
     for label, median in medians.items():
         plain = medians.get(table.rows[label].arm.baseline or "")

@@ -14,9 +14,8 @@ from riesz_lab.errors import printable
 from riesz_lab.report.content import Cell, Table, number
 from riesz_lab.report.labels import scale, score_label
 from riesz_lab.statistics import Comparison, components, format_p
-from riesz_lab.store.export import defuse
-from riesz_lab.sweeps import Row
-from riesz_lab.sweeps import Table as Comparisons
+from riesz_lab.store.export import csv_text, defuse
+from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.sweeps.tuning import Choice
 from riesz_lab.utils.tables import table as plain_table
 
@@ -40,7 +39,7 @@ CSV_NAMES = {
 Rates = Mapping[str, Choice]
 
 
-def comparison_table(comparisons: Comparisons) -> Table:
+def comparison_table(comparisons: SweepResult) -> Table:
     """A row per arm with all its statistics."""
     return Table(
         caption=f"{comparisons.sweep.name}: {comparisons.sweep.about}",
@@ -51,7 +50,7 @@ def comparison_table(comparisons: Comparisons) -> Table:
     )
 
 
-def format_comparisons(comparisons: Comparisons, rates: Rates | None = None, notes: Iterable[str] = ()) -> str:
+def format_comparisons(comparisons: SweepResult, rates: Rates | None = None, notes: Iterable[str] = ()) -> str:
     """The table, notes and conclusions for the terminal; with the learning rate of each arm if rates were tuned."""
     table = comparison_table(comparisons)
     head, rows = HEAD[:TERMINAL_COLUMNS], [[cell.text for cell in row[:TERMINAL_COLUMNS]] for row in table.cells()]
@@ -78,7 +77,7 @@ def tuning_notes(rates: Rates | None) -> list[str]:
     return notes
 
 
-def records(comparisons: Comparisons, rates: Rates | None = None) -> list[dict[str, Any]]:
+def records(comparisons: SweepResult, rates: Rates | None = None) -> list[dict[str, Any]]:
     """One flat record per arm, with every number of its comparison, in the unit of the scores."""
     return [
         {
@@ -99,18 +98,16 @@ def records(comparisons: Comparisons, rates: Rates | None = None) -> list[dict[s
     ]
 
 
-def comparisons_csv(tables: Iterable[Comparisons]) -> str:
+def comparisons_csv(tables: Iterable[SweepResult]) -> str:
     """One row per comparison, with plain numbers, for a notebook."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    rows = []
     for table in tables:
         for record, row in zip(records(table), table.rows.values(), strict=True):
             if row.comparison is not None:
                 renamed = {column: record[name] for column, name in CSV_NAMES.items()}
                 renamed |= {"scale": scale(row.arm.config), "score": table.score, "wanted": row.wanted}
-                writer.writerow({name: defuse(value) for name, value in (record | renamed).items()})
-    return buffer.getvalue()
+                rows.append(record | renamed)
+    return csv_text(rows, CSV_COLUMNS)
 
 
 def table_csv(table: Table) -> str:
@@ -121,13 +118,13 @@ def table_csv(table: Table) -> str:
     return buffer.getvalue()
 
 
-def _role(row: Row, comparisons: Comparisons) -> str:
+def _role(row: ArmResult, comparisons: SweepResult) -> str:
     """What an arm without a comparison is in its table: nothing is its baseline where none was run."""
     compared = any(other.arm.baseline == row.arm.label for other in comparisons.rows.values())
     return "baseline" if compared or row.arm.config.metric == "identity" else "not compared"
 
 
-def _cells(row: Row, role: str, percent: bool) -> list[Cell | str]:
+def _cells(row: ArmResult, role: str, percent: bool) -> list[Cell | str]:
     times, digits = (100.0, 2) if percent else (1.0, 4)
     scores, comparison, variances, collapsed = row.finite, row.comparison, "", ""
     if comparison and comparison.variance_ratio is not None:
@@ -162,7 +159,7 @@ def _difference_cells(comparison: Comparison, times: float, digits: int) -> list
     ]
 
 
-def _note(comparisons: Comparisons) -> str:
+def _note(comparisons: SweepResult) -> str:
     config = next(iter(comparisons.rows.values())).arm.config
     largest = max((one.margin for one in comparisons.comparisons.values()), default=comparisons.sweep.margin)
     unit, margin = (" in %", f"{100 * largest:.2g} points") if comparisons.percent else ("", f"{largest:.2g}")
@@ -173,7 +170,7 @@ def _note(comparisons: Comparisons) -> str:
     )
 
 
-def _spread_sources(comparisons: Comparisons) -> list[str]:
+def _spread_sources(comparisons: SweepResult) -> list[str]:
     """Where the spread comes from, for sweeps that cross the seeds."""
     lines = []
     times = 100 if comparisons.percent else 1

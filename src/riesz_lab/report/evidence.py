@@ -20,7 +20,7 @@ from riesz_lab.report.tables import tables
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.comparison import ComparisonRecord
-from riesz_lab.sweeps import Table
+from riesz_lab.sweeps import SweepResult
 from riesz_lab.sweeps.methods import method, setting
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ Methods = dict[str, list[StoredTrial]]
 
 
 @dataclass
-class Evidence:
+class ReportData:
     """A store, the tables it allows, benchmark results, and comparisons of users' functions by file; the margin is for
     trials of no sweep."""
 
@@ -41,23 +41,26 @@ class Evidence:
     _weights: dict[str, dict[str, Array]] = field(default_factory=dict)
 
     @cached_property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[SweepResult]:
         # What was judged at every look, or at settings of each arm's own, is in no table of a fixed number of pairs.
-        judged = {
-            id_ for record in self.records.values() if not record.has_table for arm in record.arms for id_ in arm.trials
-        }
+        arms = [(record, arm) for record in self.records.values() if not record.has_table for arm in record.arms]
+        judged = {id_ for _, arm in arms for id_ in arm.trials}
+        # A later call that stopped sooner leaves trials beyond its own: they were looked at one by one too.
+        looked_at = {arm.group for record, arm in arms if record.sequential and arm.baseline is not None}
         store = copy.copy(self.store)
-        store.trials = [trial for trial in store.trials if trial.config.id not in judged]
+        store.trials = [
+            trial for trial in store.trials if trial.config.id not in judged and trial.config.group not in looked_at
+        ]
         return tables(store, self.margin)
 
-    def tables_of(self, *names: str) -> list[Table]:
+    def tables_of(self, *names: str) -> list[SweepResult]:
         """The tables of these sweeps, in full or small form."""
         return [table for table in self.tables if table.sweep.name.removesuffix("-mini") in names]
 
     @cached_property
-    def comparisons(self) -> list[tuple[Table, str, Comparison]]:
+    def comparisons(self) -> list[tuple[SweepResult, str, Comparison]]:
         """Every comparison with its table and label, once: of the largest table that has it."""
-        by_pair: dict[tuple[str, str], tuple[Table, str, Comparison]] = {}
+        by_pair: dict[tuple[str, str], tuple[SweepResult, str, Comparison]] = {}
         for table in sorted(self.tables, key=lambda table: -len(table.comparisons)):
             for label, comparison in table.comparisons.items():
                 arm = table.rows[label].arm

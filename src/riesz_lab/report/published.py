@@ -8,9 +8,9 @@ from typing import Any
 
 from riesz_lab.config import Config
 from riesz_lab.report.content import Cell, Section, Table, number
-from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_of
+from riesz_lab.report.evidence import Methods, ReportData, count_collapsed, score_of
 from riesz_lab.report.labels import metric_kind, network, scale
-from riesz_lab.sweeps import Row
+from riesz_lab.sweeps import ArmResult
 from riesz_lab.sweeps.methods import OPTIMIZERS, setting
 from riesz_lab.utils.amounts import count
 
@@ -29,7 +29,7 @@ def published() -> Any:
     return json.loads(files("riesz_lab.report").joinpath("paper.json").read_text(encoding="utf-8"))
 
 
-def paper_tables(evidence: Evidence) -> Section:
+def paper_tables(evidence: ReportData) -> Section:
     missing = []
     ours = _cifar_rows(evidence)
     if not any(ours.values()):
@@ -56,11 +56,11 @@ def paper_tables(evidence: Evidence) -> Section:
     )
 
 
-def _cifar_rows(evidence: Evidence) -> dict[CifarKey, list[dict[str, Row]]]:
+def _cifar_rows(evidence: ReportData) -> dict[CifarKey, list[dict[str, ArmResult]]]:
     """Our rows, by column, for each row of the paper's table."""
-    ours: dict[CifarKey, list[dict[str, Row]]] = {_cifar_key(entry): [] for entry in published()["cifar10"]}
+    ours: dict[CifarKey, list[dict[str, ArmResult]]] = {_cifar_key(entry): [] for entry in published()["cifar10"]}
     for table in evidence.tables_of("table-cifar", "curves"):
-        by_setting: dict[Config, dict[str, Row]] = {}
+        by_setting: dict[Config, dict[str, ArmResult]] = {}
         for row in table.rows.values():
             if row.trials and (column := _column(row.arm.config)):
                 by_setting.setdefault(setting(row.arm.config), {})[column] = row
@@ -83,7 +83,7 @@ def _column(config: Config) -> str:
     return column if column in COLUMNS and config.control == "none" else ""
 
 
-def _cifar_table(ours: dict[CifarKey, list[dict[str, Row]]]) -> Table:
+def _cifar_table(ours: dict[CifarKey, list[dict[str, ArmResult]]]) -> Table:
     rows: list[list[Cell | str]] = []
     for entry in published()["cifar10"]:
         key = _cifar_key(entry)

@@ -7,12 +7,12 @@ from riesz_lab.config import parse_metric
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.report import appendix, benchmarks
 from riesz_lab.report.content import Finding, Page, Section
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.figures.spectra import rises, rises_beyond_plain
-from riesz_lab.report.own_functions import own_functions
 from riesz_lab.report.published import paper_tables
 from riesz_lab.report.summary import comparisons, summary
+from riesz_lab.report.user_functions import user_functions
 from riesz_lab.statistics.verdict import sentence
 from riesz_lab.store import MADE_BY, Store
 from riesz_lab.store.comparison import read_records
@@ -23,7 +23,7 @@ RISES = {"better": "coarse to fine", "worse": "fine to coarse", "no difference":
 RISES_BEYOND_PLAIN = {"better": "rises more", "worse": "rises less", "no difference": "rises as much"}
 
 
-def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
+def read(*folders: Path | str, margin: float = 0.002) -> ReportData:
     """Everything below some folders: trials, and the CSV files of benchmarks."""
     if not 0 < margin < float("inf"):
         raise ConfigError(f"expected margin above 0, in the unit of the scores, got {margin!r}")
@@ -33,7 +33,7 @@ def read(*folders: Path | str, margin: float = 0.002) -> Evidence:
             kind = "which is a file" if path.exists() else f"which does not exist; {MADE_BY}"
             raise LabError(f"expected a folder of trials or benchmark results, got {path}, {kind}")
     measurements = [measurement for path in paths for measurement in benchmarks.read(path)]
-    evidence = Evidence(_with_known_metrics(Store(*paths)), measurements, margin, *read_records(*paths))
+    evidence = ReportData(_with_known_metrics(Store(*paths)), measurements, margin, *read_records(*paths))
     if not evidence.store.trials and not evidence.store.broken and not measurements:
         raise LabError(f"no trial is stored below {', '.join(map(str, paths))}; {MADE_BY}")
     return evidence
@@ -50,14 +50,14 @@ def _with_known_metrics(store: Store) -> Store:
     return store
 
 
-def build(evidence: Evidence, home: Path | None = None, title: str = "Channel-directed gradients: report") -> Page:
+def build(evidence: ReportData, home: Path | None = None, title: str = "Channel-directed gradients: report") -> Page:
     """The report. Links to trials start at `home`, the folder of the page; there are none if it is None."""
     return Page(
         title=title,
         lead=_lead(evidence),
         sections=[
             summary(evidence),
-            *own_functions(evidence),
+            *user_functions(evidence),
             comparisons(evidence),
             paper_tables(evidence),
             *_figure_sections(evidence),
@@ -71,7 +71,7 @@ def build(evidence: Evidence, home: Path | None = None, title: str = "Channel-di
     )
 
 
-def _lead(evidence: Evidence) -> list[str]:
+def _lead(evidence: ReportData) -> list[str]:
     store = evidence.store
     counts = Counter(trial.status for trial in store.trials)
     states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
@@ -85,7 +85,7 @@ def _lead(evidence: Evidence) -> list[str]:
     return lines
 
 
-def _figure_sections(evidence: Evidence) -> list[Section]:
+def _figure_sections(evidence: ReportData) -> list[Section]:
     """A section per figure that has data, then the list of the others."""
     sections, missing = [], []
     for name, entry in FIGURES.items():
@@ -101,7 +101,7 @@ def _figure_sections(evidence: Evidence) -> list[Section]:
     return sections
 
 
-def _spectra(evidence: Evidence) -> Section:
+def _spectra(evidence: ReportData) -> Section:
     entry = FIGURES["spectra"]
     name, title = "spectra", "Update spectra over epochs: from coarse to fine?"
     if (figure := entry.make(evidence)) is None:

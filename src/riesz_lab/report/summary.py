@@ -2,7 +2,7 @@
 
 from riesz_lab.report.comparison_view import comparison_table
 from riesz_lab.report.content import Finding, Section
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.labels import scale
 from riesz_lab.sweeps import SWEEPS
@@ -11,7 +11,7 @@ from riesz_lab.utils.amounts import count
 MAX_ARMS = 8
 
 
-def summary(evidence: Evidence) -> Section:
+def summary(evidence: ReportData) -> Section:
     """A sentence per comparison."""
     findings = []
     for table, label, comparison in evidence.comparisons:
@@ -34,7 +34,7 @@ def summary(evidence: Evidence) -> Section:
     )
 
 
-def comparisons(evidence: Evidence) -> Section:
+def comparisons(evidence: ReportData) -> Section:
     """A table per sweep."""
     return Section(
         name="comparisons",
@@ -48,7 +48,7 @@ def comparisons(evidence: Evidence) -> Section:
     )
 
 
-def _incomplete(evidence: Evidence) -> list[str]:
+def _incomplete(evidence: ReportData) -> list[str]:
     lines = []
     for table in evidence.tables:
         lacking = [(label, n) for label, row in table.rows.items() if (n := row.wanted - len(row.trials)) > 0]

@@ -14,12 +14,12 @@ from riesz_lab.config import SEEDS, Config
 from riesz_lab.report.labels import scale, version
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.store import grouped
-from riesz_lab.sweeps import SWEEPS, Arm, Sweep, Table, results
+from riesz_lab.sweeps import SWEEPS, Arm, Sweep, SweepResult, results
 from riesz_lab.sweeps.methods import baseline, method, setting
 from riesz_lab.sweeps.tuning import TUNED
 
 
-def tables(store: Store, margin: float) -> list[Table]:
+def tables(store: Store, margin: float) -> list[SweepResult]:
     """Every table that complete trials allow: those of sweeps, in the order of `SWEEPS`, then those of other trials.
 
     Sweeps share trials. A sweep whose stored trials all belong to sweeps with more arms is left out: its table would

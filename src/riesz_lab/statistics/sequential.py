@@ -56,27 +56,17 @@ def half_width(spread: Any, n: Any, alpha: float = ALPHA, g: float = PRIOR_VARIA
 
 @dataclass(frozen=True, kw_only=True)
 class Sequential:
-    """What the pairs so far allow to conclude. Differences are method - baseline, in the unit of the scores.
+    """What the pairs so far allow to conclude. Differences are method - baseline, in the unit of the scores."""
 
-    Attributes:
-        differences: one per pair that has one.
-        difference: their mean.
-        spread: their standard deviation.
-        interval: of the mean, valid at every n at once; None with fewer than 3 pairs, or if all are equal.
-        alpha: the error rate of this arm: 5% shared by all arms.
-        margin: differences up to this do not matter.
-        diverged: pairs in which (only the baseline, only the method) diverged.
-        higher_is_better: whether a positive difference is a gain.
-    """
-
-    differences: tuple[float, ...]
-    difference: float
-    spread: float
+    differences: tuple[float, ...]  # one per pair that has one
+    difference: float  # their mean
+    spread: float  # their standard deviation
+    # Of the mean, valid at every n at once; None with fewer than 3 pairs, or if all are equal.
     interval: tuple[float, float] | None
-    alpha: float
-    margin: float
-    diverged: tuple[int, int]
-    higher_is_better: bool
+    alpha: float  # the error rate of this arm: 5% shared by all arms
+    margin: float  # differences up to this do not matter
+    diverged: tuple[int, int]  # pairs in which (only the baseline, only the method) diverged
+    higher_is_better: bool  # whether a positive difference is a gain
 
     @property
     def n(self) -> int:
@@ -117,7 +107,7 @@ class Sequential:
         withheld: set[Conclusion] = {"worse", "no difference"} if baseline else set()
         return withheld | ({"better", "no difference"} if method else set())
 
-    def hopeless(self, budget: int, run: int | None = None) -> bool:
+    def futile(self, budget: int, run: int | None = None) -> bool:
         """Whether no conclusion is to be expected by `budget` pairs, even if things go well.
 
         Well: the spread is at its lower 90% limit, and the mean moves by up to 1.6 standard errors of what is to come.

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,16 @@ def write(records: list[dict[str, Any]], path: Path) -> None:
     names = list(dict.fromkeys(name for record in records for name in record))
     if path.suffix == ".parquet":
         return atomic.write_bytes(path, _parquet(records, names))
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, names, lineterminator="\n")
+    atomic.write_bytes(path, csv_text(records, names).encode())
+
+
+def csv_text(records: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The columns of these names, blank where a record lacks one."""
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: defuse(value) for name, value in record.items()} for record in records)
-    atomic.write_bytes(path, file.getvalue().encode())
+    return buffer.getvalue()
 
 
 def defuse(value: object) -> object:

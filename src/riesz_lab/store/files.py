@@ -32,6 +32,8 @@ Row = dict[str, Any]
 """One line of a .jsonl file."""
 
 JSON_CAP = 64 * 2**20
+LARGEST = 1e150
+"""Sums and squares of smaller numbers stay finite."""
 FAMILY_CAP = 10**6
 
 
@@ -63,15 +65,31 @@ def read_json(path: Path) -> Any:
         raise BadFileError(f"{path} cannot be read as JSON: {error}") from None
 
 
+def is_number(value: object) -> bool:
+    """Whether a stored value is a number that can be computed with: JSON also knows NaN, and integers of any size."""
+    return type(value) in (int, float) and -LARGEST < value < LARGEST  # type: ignore[operator]
+
+
 def read_rows(path: Path) -> list[Row]:
-    """The lines of a .jsonl file; [] if there is no such file. Lines torn by a kill are left out."""
+    """The lines of a .jsonl file; [] if there is no such file. Lines torn by a kill are left out.
+
+    A number that cannot be computed with is None, as one that was never measured.
+    """
     if not path.exists():
         return []
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
+        with contextlib.suppress(ValueError, RecursionError):
+            rows.append(json.loads(line, parse_int=_int, parse_float=_float, parse_constant=lambda name: None))
     return [row for row in rows if isinstance(row, dict)]
+
+
+def _int(text: str) -> int | None:
+    return value if is_number(value := int(text)) else None
+
+
+def _float(text: str) -> float | None:
+    return value if is_number(value := float(text)) else None
 
 
 def write_rows(path: Path, rows: list[Row]) -> None:

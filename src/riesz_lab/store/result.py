@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from riesz_lab.errors import BadFileError
-from riesz_lab.store.files import Row, read_json
+from riesz_lab.store.files import Row, is_number, read_json
 
 Status = Literal["finished", "diverged", "collapsed"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -64,6 +64,6 @@ def read_result(path: Path) -> Result | None:
         result = msgspec.convert(stored, Result)
     except msgspec.ValidationError:
         result = None
-    if result is None or any(row is not None and result.score not in row for row in (result.last, result.best)):
+    if result is None or not all(row is None or is_number(row.get(result.score)) for row in (result.last, result.best)):
         raise BadFileError(f"{path} is not the result of a trial")
     return result

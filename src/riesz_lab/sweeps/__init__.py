@@ -9,7 +9,7 @@ import inspect
 from riesz_lab.errors import ConfigError, unknown
 from riesz_lab.sweeps import mini, paper, regimes
 from riesz_lab.sweeps.definition import Arm, Sweep
-from riesz_lab.sweeps.results import Row, Table, results
+from riesz_lab.sweeps.results import ArmResult, SweepResult, results
 from riesz_lab.utils.importing import load_object
 
 SWEEPS: dict[str, Sweep] = paper.SWEEPS | mini.SWEEPS | regimes.SWEEPS
@@ -39,4 +39,4 @@ def sweep(name: str) -> Sweep:
     return SWEEPS[name]
 
 
-__all__ = ["SWEEPS", "Arm", "Row", "Sweep", "Table", "results", "sweep"]
+__all__ = ["SWEEPS", "Arm", "ArmResult", "Sweep", "SweepResult", "results", "sweep"]

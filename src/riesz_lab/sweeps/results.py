@@ -13,7 +13,7 @@ Key = Hashable
 
 
 @dataclass(frozen=True)
-class Row:
+class ArmResult:
     """One arm of a table."""
 
     arm: Arm  # its settings
@@ -29,7 +29,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class SweepResult:
     """The results of a sweep."""
 
     sweep: Sweep  # what was run
@@ -37,7 +37,7 @@ class Table:
     score: str  # the name of the score
     higher_is_better: bool
     percent: bool  # whether scores are fractions that are printed in percent
-    rows: dict[str, Row]  # one per arm, by label
+    rows: dict[str, ArmResult]  # one per arm, by label
 
     @property
     def comparisons(self) -> dict[str, Comparison]:
@@ -52,7 +52,7 @@ class Table:
         ]
 
 
-def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
+def results(sweep: Sweep, store: Store, which: Which = "last") -> SweepResult:
     """The table of a sweep, of the trials that are complete.
 
     Args:
@@ -86,10 +86,12 @@ def results(sweep: Sweep, store: Store, which: Which = "last") -> Table:
     }
     comparisons = holm(comparisons, sweep.family)
     rows = {
-        arm.label: Row(arm, trials[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label))
+        arm.label: ArmResult(
+            arm, trials[arm.label], len(sweep.configs(arm)), scores[arm.label], comparisons.get(arm.label)
+        )
         for arm in sweep.arms
     }
-    return Table(sweep, which, score, higher_is_better, percent, rows)
+    return SweepResult(sweep, which, score, higher_is_better, percent, rows)
 
 
 def _margin(sweep: Sweep, baseline: dict[Key, float | None]) -> float:

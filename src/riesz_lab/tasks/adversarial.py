@@ -4,23 +4,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-Verdicts = list[list[Tensor]]
+PatchFeatures = list[list[Tensor]]
 """The discriminator's features per scale and layer; the last of a scale is its verdict on every patch."""
 
 
-def discriminator_hinge(fake: Verdicts, real: Verdicts) -> Tensor:
+def discriminator_hinge(fake: PatchFeatures, real: PatchFeatures) -> Tensor:
     """max(0, 1 - real) + max(0, 1 + fake): real patches above 1 and generated ones below -1 cost nothing."""
     return _mean(
         [functional.relu(1 - r[-1]).mean() + functional.relu(1 + f[-1]).mean() for f, r in zip(fake, real, strict=True)]
     )
 
 
-def generator_hinge(fake: Verdicts) -> Tensor:
+def generator_hinge(fake: PatchFeatures) -> Tensor:
     """-fake: the more real its patches look, the less the generator pays, without bound."""
     return _mean([-scale[-1].mean() for scale in fake])
 
 
-def feature_distance(fake: Verdicts, real: Verdicts) -> Tensor:
+def feature_distance(fake: PatchFeatures, real: PatchFeatures) -> Tensor:
     """L1 between all features but the verdicts, summed over layers; those of the real images are fixed."""
     return _mean(
         [

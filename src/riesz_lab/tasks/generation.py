@@ -26,7 +26,7 @@ from riesz_lab.models.patchgan import MultiscaleDiscriminator
 from riesz_lab.models.perceptual import PerceptualLoss
 from riesz_lab.models.spade import STRIDE
 from riesz_lab.tasks import fid, gan_collapse, pictures
-from riesz_lab.tasks.adversarial import Verdicts, discriminator_hinge, feature_distance, generator_hinge
+from riesz_lab.tasks.adversarial import PatchFeatures, discriminator_hinge, feature_distance, generator_hinge
 from riesz_lab.tasks.base import Context
 from riesz_lab.tasks.scenes import SceneTask
 from riesz_lab.utils.randomness import derived
@@ -142,7 +142,7 @@ class Generation(SceneTask):
         factor, offset = torch.tensor(1 / 127.5), torch.tensor(-1.0)
         return maps.contiguous(memory_format=layout), self.normalised(batch.images_NHWC, factor, offset)
 
-    def _features(self, labels: Tensor, fake: Tensor, real: Tensor) -> tuple[Verdicts, Verdicts]:
+    def _features(self, labels: Tensor, fake: Tensor, real: Tensor) -> tuple[PatchFeatures, PatchFeatures]:
         """Both in one pass, as the authors do: each pass updates spectral norm's estimate."""
         pairs = torch.cat([torch.cat([labels, fake], 1), torch.cat([labels, real], 1)])
         scales = self.models["discriminator"](pairs)

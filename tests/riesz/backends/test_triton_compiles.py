@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from benchmarks.gpu import traffic
 from benchmarks.gpu_compile import TARGETS, Variant, build, compile_variant, launches, load, variants
 
+from riesz.backends.triton.kernels import KERNELS
 from riesz.backends.triton.tiles import Geometry
 from riesz.backends.triton.verify import sample_geometry
 
@@ -42,8 +44,9 @@ def check(variant: Variant, target: str) -> None:
 
 
 ALL = list(variants())
-USUAL = [v for v in variants((torch.float32,)) if v.tiles[0].vector > 1 and v.tiles[0].pieces in (4, 16)]
-"""Output channels of ordinary networks: float32, 64 to 2,048 of them, contiguous."""
+SINGLES = [replace(variant, entry="single") for variant in ALL]
+USUAL = {v.kernel.stem: v for v in variants((torch.float32,)) if v.tiles[0].vector > 1}
+"""The variant of each kernel for the longest columns of float32, contiguous."""
 
 
 def test_the_formulas_give_every_kind_of_tile():
@@ -53,13 +56,14 @@ def test_the_formulas_give_every_kind_of_tile():
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
-@pytest.mark.parametrize(
-    "stem", ["identity", "reweighted_l2", "sobolev_tilde", "laplacian_smoothing", "centralization"]
-)
+@pytest.mark.parametrize("stem", KERNELS)
 def test_the_usual_variants_compile_without_spilling(stem, target):
-    usual = [v for v in USUAL if v.kernel.stem == stem][-1:] or [v for v in ALL if v.kernel.stem == stem][:1]
-    for variant in usual:
-        check(variant, target)
+    check(USUAL[stem], target)
+
+
+@pytest.mark.parametrize("stem", KERNELS)
+def test_the_kernel_of_a_captured_graph_moves_rows_as_vectors_and_does_not_spill(stem):
+    check(replace(USUAL[stem], entry="single"), "sm_90")
 
 
 PANELS = [v for v in variants((torch.float32, torch.float64)) if v.tiles[0].vector > 1 and not v.tiles[0].one]
@@ -97,7 +101,7 @@ def test_a_kernel_reads_its_gradient_as_often_as_the_model_says(variant):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("variant", [*ALL, *launches()], ids=str)
+@pytest.mark.parametrize("variant", [*ALL, *launches(), *SINGLES], ids=str)
 def test_every_variant_compiles_without_spilling(variant, target):
     check(variant, target)
 

@@ -151,6 +151,18 @@ def test_many_trials_are_read_and_how_long_it_takes_is_told(tmp_path, capsys, co
     assert [trial.config.seed for trial in sorted(store.trials, key=lambda one: one.config.seed)] == list(range(count))
 
 
+@pytest.mark.parametrize("value", ["abc", None, [], {}, True, 10**400, float("nan"), float("-inf")], ids=str)
+@pytest.mark.parametrize("which", ["last", "best"])
+def test_a_score_that_is_no_number_is_left_out(riesz, runs, which, value):
+    path = next(trial.path for trial in Store(runs).trials if trial.status == "finished")
+    stored = json.loads((path / "result.json").read_text())
+    change(path, "result.json", **{which: {**stored[which], stored["score"]: value}})
+    for command in (["runs"], ["runs", "--each"], ["report", "-o", "page.md"]):
+        assert riesz(*command)[0] == 0
+    assert f"{path.name} (" in riesz("runs")[1]
+    assert "is not the result of a trial" in riesz("runs")[1]
+
+
 def test_text_of_stored_files_cannot_write_to_the_terminal(riesz, tmp_path):
     evil = "x\x1b]0;owned\x07\x9b31m\u202e"
     for seed in range(2):

@@ -10,7 +10,10 @@ from riesz_lab.comparison.margin import read_margin
 from riesz_lab.comparison.planning import fixed_pairs, make_plan
 from riesz_lab.comparison.wording import _duration
 from riesz_lab.errors import ConfigError
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.statistics.sequential import sequential
+from riesz_lab.store import Store
+from riesz_lab.store.comparison import read_records
 
 
 def make(gain, noise=0.1):
@@ -40,7 +43,7 @@ def test_seeds_are_added_until_every_arm_is_decided(tmp_path):
     assert any("SobolevTilde: better after" in line for line in lines)
     assert answer.answers[1].startswith("SobolevTilde helps: +")
     assert not answer.without_outliers
-    assert "a look after every pair and for all 2 arms." in answer.text
+    assert "a look after every pair and for both arms." in answer.text
 
 
 def test_an_arm_out_of_reach_is_stopped_and_named(tmp_path):
@@ -48,7 +51,7 @@ def test_an_arm_out_of_reach_is_stopped_and_named(tmp_path):
         make({}, 1.0), metrics=["sobolev-tilde"], until_sure=True, margin=0.001, budget=12, runs=tmp_path
     )
     assert answer.verdicts.arms["SobolevTilde"].conclusion == "undecided"
-    stopped = answer.verdicts.hopeless["SobolevTilde"]
+    stopped = answer.verdicts.futile["SobolevTilde"]
     assert 5 <= stopped < 12
     assert f"Undecided on SobolevTilde after {stopped} pairs" in answer.text
     assert "no conclusion is in reach by 12 pairs" in answer.text
@@ -148,7 +151,7 @@ def test_an_arm_that_diverges_is_stopped_with_the_reason(seeds, run, said, tmp_p
     answer = riesz_lab.compare(
         diverging(seeds), metrics=["sobolev-tilde"], until_sure=True, margin=0.2, budget=20, runs=tmp_path
     )
-    assert answer.verdicts.hopeless == {"SobolevTilde": run}
+    assert answer.verdicts.futile == {"SobolevTilde": run}
     assert len(answer.rows["plain"].trials) == run
     assert answer.answers[0].startswith(f"No claim on SobolevTilde: {said}")
     assert "would detect" not in answer.text
@@ -177,6 +180,17 @@ def test_pairs_that_an_arm_has_beyond_its_last_look_do_not_count(tmp_path):
     # Seed 7 collapsed after that: it counts for the control alone.
     assert [each.seed for each in answer.outliers] == [7]
     assert set(answer.without_outliers) == {control}
+
+
+def test_pairs_of_an_earlier_longer_run_are_in_no_table_of_a_fixed_number(tmp_path):
+    function, options = make({}), {"metrics": ["sobolev-tilde"], "until_sure": True, "budget": 30, "runs": tmp_path}
+    longer = riesz_lab.compare(function, margin=0.15, **options).verdicts.arms["SobolevTilde"].n
+    shorter = riesz_lab.compare(function, margin=1.0, **options).verdicts.arms["SobolevTilde"].n
+    assert longer >= shorter + 3  # enough for a claim
+    records, _ = read_records(tmp_path)
+    assert len(records) == 1
+    assert not ReportData(Store(tmp_path), records=records).comparisons
+    assert ReportData(Store(tmp_path)).comparisons
 
 
 def test_a_margin_larger_than_every_score_is_named(tmp_path):

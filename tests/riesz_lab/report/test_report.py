@@ -165,6 +165,19 @@ def test_one_trial_alone_and_broken_ones_render(tmp_path):
     assert "broken-config cannot be read" in written
 
 
+@pytest.mark.parametrize(
+    "value", ["1" + "0" * 400, "NaN", "-Infinity", "1e400", "[" * 100_000], ids=lambda text: text[:9]
+)
+def test_numbers_that_nothing_can_be_computed_with_end_no_report(value, tmp_path):
+    path = store_sweep(tmp_path, "curves-mini", trials=1)
+    for file in path.rglob("history.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        rows[0]["test_accuracy"] = "HERE"
+        file.write_text("".join(json.dumps(row).replace('"HERE"', value) + "\n" for row in rows))
+    text = page.html(report.build(report.read(tmp_path)))
+    assert "figure-curves" in text
+
+
 def test_diverged_trials_are_reported(tmp_path):
     store_sweep(tmp_path, "regularity-mini", trials=4, only=2)
     path = next(tmp_path.glob("*/sobolev-tilde-seed0*"))

@@ -165,40 +165,40 @@ def test_always_wider_than_the_interval_for_a_fixed_number():
     assert low < fixed[0] < fixed[1] < high
 
 
-def test_hopeless_arms_are_named_and_promising_ones_are_not():
+def test_futile_arms_are_named_and_promising_ones_are_not():
     rng = np.random.default_rng(2)
     noise = rng.normal(size=8)
     noise -= noise.mean()
-    assert sequential(noise + 0.1, margin=0.05).hopeless(12)
-    assert not sequential(noise + 0.1, margin=0.05).hopeless(2000)
-    assert not sequential(noise + 0.9, margin=0.05).hopeless(12)
-    assert not sequential(noise, margin=1.2).hopeless(12)  # equivalence is within reach
+    assert sequential(noise + 0.1, margin=0.05).futile(12)
+    assert not sequential(noise + 0.1, margin=0.05).futile(2000)
+    assert not sequential(noise + 0.9, margin=0.05).futile(12)
+    assert not sequential(noise, margin=1.2).futile(12)  # equivalence is within reach
 
 
-def test_an_arm_that_failures_forbid_to_conclude_on_is_hopeless():
+def test_an_arm_that_failures_forbid_to_conclude_on_is_futile():
     gains = [1.0, 1.1, 0.9, 1.0, 1.05]
     # Better, if not for the pair in which it diverged; only "worse" may be claimed, and that is far away.
-    assert sequential(gains, margin=0.2, diverged=(0, 1)).hopeless(50, 6)
-    assert sequential([-each for each in gains], margin=0.2, diverged=(1, 0)).hopeless(50, 6)
+    assert sequential(gains, margin=0.2, diverged=(0, 1)).futile(50, 6)
+    assert sequential([-each for each in gains], margin=0.2, diverged=(1, 0)).futile(50, 6)
     assert (
         sequential([-each for each in gains], margin=0.2, diverged=(1, 0), higher_is_better=False).conclusion
         == "better"
     )
     # Undecided so far, and what may be claimed is within reach.
     noise = [-2.0, 1.0, -1.0, 0.5, -1.5]
-    assert not sequential(noise, margin=0.2, diverged=(0, 1)).hopeless(50, 6)
-    assert sequential([-each for each in noise], margin=0.2, diverged=(0, 1)).hopeless(8, 6)
+    assert not sequential(noise, margin=0.2, diverged=(0, 1)).futile(50, 6)
+    assert sequential([-each for each in noise], margin=0.2, diverged=(0, 1)).futile(8, 6)
 
 
-@pytest.mark.parametrize(("run", "hopeless"), [(4, False), (5, True)])
-def test_an_arm_that_always_diverges_is_hopeless(run, hopeless):
-    assert sequential([], margin=0.2, diverged=(0, run)).hopeless(50, run) is hopeless
+@pytest.mark.parametrize(("run", "futile"), [(4, False), (5, True)])
+def test_an_arm_that_always_diverges_is_futile(run, futile):
+    assert sequential([], margin=0.2, diverged=(0, run)).futile(50, run) is futile
 
 
-def test_stopping_hopeless_arms_loses_few_that_would_have_been_decided():
+def test_stopping_futile_arms_loses_few_that_would_have_been_decided():
     values = np.random.default_rng(3).normal(0.8, 1.0, (200, 20))
     decided = [v for v in values if any(sequential(v[:n], margin=0.05).conclusion == "better" for n in range(3, 21))]
-    lost = sum(any(sequential(v[:n], margin=0.05).hopeless(20) for n in range(5, 20)) for v in decided)
+    lost = sum(any(sequential(v[:n], margin=0.05).futile(20) for n in range(5, 20)) for v in decided)
     assert len(decided) > 100
     assert lost <= 0.03 * len(decided)
 

@@ -22,7 +22,7 @@ from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.running import display, driver, local
 from riesz_lab.sweeps.running import ray_executor as on_ray
 from riesz_lab.sweeps.running.executor import Ended
-from riesz_lab.sweeps.running.local import Local
+from riesz_lab.sweeps.running.local import LocalExecutor
 from riesz_lab.sweeps.running.pending import find_pending
 from riesz_lab.sweeps.running.worker import TrialJob, work
 from riesz_lab.training.hardware import Hardware
@@ -122,9 +122,9 @@ def test_asked_to_stop_it_closes_the_executor_and_says_how_to_continue(tmp_path)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Local(0), "workers: expected 1 or more, got 0"),
-        (lambda: Local(1, 0), "threads: expected 1 or more, got 0"),
-        (lambda: on_ray.OnRay(0), "workers: expected 1 or more, got 0"),
+        (lambda: LocalExecutor(0), "workers: expected 1 or more, got 0"),
+        (lambda: LocalExecutor(1, 0), "threads: expected 1 or more, got 0"),
+        (lambda: on_ray.RayExecutor(0), "workers: expected 1 or more, got 0"),
     ],
 )
 def test_impossible_shares_are_refused(make, message):
@@ -134,10 +134,15 @@ def test_impossible_shares_are_refused(make, message):
 
 def test_cores_are_divided_among_workers(monkeypatch):
     monkeypatch.setattr("riesz_lab.sweeps.running.local.available_cores", lambda: 8)
-    assert [(Local(n).slots, Local(n).threads) for n in (1, 3, 8, 20)] == [(1, 8), (3, 2), (8, 1), (20, 1)]
-    assert (Local().slots, Local().threads) == (8, 1)
-    assert (Local(gpus=2).slots, Local(gpus=2).threads) == (2, 4)
-    environment = Local(3, gpus=2)._environment(2)
+    assert [(LocalExecutor(n).slots, LocalExecutor(n).threads) for n in (1, 3, 8, 20)] == [
+        (1, 8),
+        (3, 2),
+        (8, 1),
+        (20, 1),
+    ]
+    assert (LocalExecutor().slots, LocalExecutor().threads) == (8, 1)
+    assert (LocalExecutor(gpus=2).slots, LocalExecutor(gpus=2).threads) == (2, 4)
+    environment = LocalExecutor(3, gpus=2)._environment(2)
     assert environment["OMP_NUM_THREADS"] == "2"
     assert environment["CUDA_VISIBLE_DEVICES"] == "0"
 
@@ -145,13 +150,13 @@ def test_cores_are_divided_among_workers(monkeypatch):
 def test_ray_without_authentication_is_refused(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(ConfigError, match="RAY_AUTH_MODE='disabled' would let anyone"):
-        on_ray.OnRay()
+        on_ray.RayExecutor()
 
 
 def test_without_ray_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(on_ray, "find_spec", lambda name: None)
     with pytest.raises(LabError, match=r"pip install 'riesz\[ray\]'"):
-        on_ray.OnRay()
+        on_ray.RayExecutor()
 
 
 def test_workers_train_the_same_bits_as_one_process_and_a_stopped_sweep_continues(tmp_path, riesz, monkeypatch):
@@ -203,13 +208,13 @@ def test_a_process_that_cannot_start_says_why(tmp_path, monkeypatch):
 
     monkeypatch.setattr(local.forkserver, "ensure_running", refuse)
     made = find_pending(six().all_configs()[:1], tmp_path)
-    driver.drive(made, Local(1, 1), driver.RunSettings(runs=tmp_path, data_dir=tmp_path), retries=1)
+    driver.drive(made, LocalExecutor(1, 1), driver.RunSettings(runs=tmp_path, data_dir=tmp_path), retries=1)
     assert list(made.failed.values()) == ["its process did not start: no more processes, 2 times"]
 
 
 def test_a_process_that_dies_leaves_the_last_line_of_its_output(monkeypatch):
     monkeypatch.setattr(local, "run_process", crash)
-    executor = Local(1, 1)
+    executor = LocalExecutor(1, 1)
     executor.start(TrialJob(id="one", config={}, runs="", data_dir=""))
     assert executor.ended(60) == [Ended("one", "killed", "its process ended with signal 9 (no torch here)")]
 
@@ -219,7 +224,7 @@ def test_what_a_worker_cannot_even_begin_fails_at_once_with_its_reason(tmp_path,
     made = find_pending(six().all_configs()[:1], tmp_path)
     job = driver._job
     monkeypatch.setattr(driver, "_job", lambda *given: replace(job(*given), threads=-1))
-    driver.drive(made, Local(1, 1), driver.RunSettings(runs=tmp_path, data_dir=tmp_path))
+    driver.drive(made, LocalExecutor(1, 1), driver.RunSettings(runs=tmp_path, data_dir=tmp_path))
     (reason,) = made.failed.values()
     assert reason.startswith("RuntimeError: ")
     (trial,) = Store(tmp_path).trials

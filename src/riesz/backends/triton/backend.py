@@ -6,7 +6,7 @@ Requirements it meets:
 - nothing waits for the device: tables and numbers are copied from pinned memory, and only when they change;
 - a kernel is used on a device after it agreed with eager there (`verify`); where it did not, and for columns too long
   for one program, eager serves, which is logged once;
-- a CUDA graph that is captured holds launches by pointer alone: like everything else in the graph they write the
+- a CUDA graph that is captured holds launches by address alone: like everything else in the graph they write the
   gradients that were there at the capture, wherever others have moved since;
 - a dispatch mode or a compiler sees one opaque in-place operator, `riesz::direct_`.
 

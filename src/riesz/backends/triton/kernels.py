@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ class Kernel:
     tile: Callable[[Geometry, int, Registers, bool], Tile] = column_tile
     programs: Callable[[Geometry, Tile], int] = column_programs
     halves_in_float32: bool = False
-    leaves_ends: bool = field(default=False)
+    leaves_ends: bool = False
 
     def tile_of(self, geometry: Geometry, dtype: torch.dtype, is_aligned: bool) -> Tile:
         return self.tile(geometry, dtype.itemsize, self.registers[dtype.itemsize], is_aligned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from riesz.backends.triton import entry
 from riesz.backends.triton.kernels import DTYPES, Kernel
 from riesz.backends.triton.table import Table
-from riesz.backends.triton.tiles import THREADS, Geometry, Tile, as_argument
+from riesz.backends.triton.tiles import THREADS, Geometry, Tile
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether the kernels run in Triton's interpreter, on tensors of the CPU. Triton decides it when it is imported."""
@@ -33,17 +34,17 @@ def launch_many(table: Table, addresses: Tensor, numbers: Tensor) -> None:
             table.kernel.body(),
             _dtype(DTYPES[table.dtype]),
             _dtype(table.kernel.accumulates_in(table.dtype)),
-            tuple(map(as_argument, table.tiles)),
+            tuple(map(astuple, table.tiles)),
             num_warps=_warps(),
         )
 
 
 def launch_single(kernel: Kernel, gradient: Tensor, geometry: Geometry, tile: Tile, numbers: Tensor) -> None:
-    """One gradient by its pointer. Nothing is copied to the device, so a captured CUDA graph may hold it."""
+    """One gradient by its address. Nothing is copied to the device, so a captured CUDA graph may hold it."""
     scratch = torch.empty(max(kernel.scratch(geometry, tile), 1), dtype=torch.float64, device=gradient.device)
     with _on(gradient.device):
         entry.single[(kernel.programs(geometry, tile),)](
-            gradient,
+            gradient.data_ptr(),
             geometry.n,
             geometry.outer,
             geometry.inner,
@@ -56,7 +57,7 @@ def launch_single(kernel: Kernel, gradient: Tensor, geometry: Geometry, tile: Ti
             kernel.body(),
             _dtype(DTYPES[gradient.dtype]),
             _dtype(kernel.accumulates_in(gradient.dtype)),
-            as_argument(tile),
+            astuple(tile),
             num_warps=_warps(),
         )
 

@@ -7,7 +7,7 @@ they do not: each needs an address of its own. Together they cover `pieces` x `c
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 THREADS = 128
 BYTES_PER_THREAD = 16
@@ -84,10 +84,6 @@ class Registers:
     panel: int
     whole_bytes: int = BYTES_PER_THREAD
     panel_bytes: int = BYTES_PER_THREAD
-
-
-def as_argument(tile: Tile) -> tuple[int, ...]:
-    return astuple(tile)
 
 
 def column_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:

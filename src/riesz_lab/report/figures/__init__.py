@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from riesz_lab.report.evidence import Evidence
+    from riesz_lab.report.evidence import ReportData
     from riesz_lab.report.figure import Figure
 
 
@@ -20,10 +20,10 @@ class Entry:
     needs: str  # the stored files it needs, and the command that stores them
     number: int = 0  # its number in the paper; 0 if it is not there
 
-    def make(self, evidence: "Evidence") -> "Figure | None":
+    def make(self, evidence: "ReportData") -> "Figure | None":
         """The figure; None if the stored files do not allow it, which `draw` says by None or by no panels."""
         module, _, function = self.draw.partition(".")
-        draw: Callable[[Evidence], Figure | None] = getattr(import_module(f"{__name__}.{module}"), function)
+        draw: Callable[[ReportData], Figure | None] = getattr(import_module(f"{__name__}.{module}"), function)
         figure = draw(evidence)
         return figure if figure and figure.panels else None
 

@@ -1,7 +1,7 @@
 """Figures 3 and 10: accuracy by epoch, train and test."""
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Evidence, Methods, main_methods, score_of
+from riesz_lab.report.evidence import Methods, ReportData, main_methods, score_of
 from riesz_lab.report.figure import Figure, Panel
 from riesz_lab.report.figures.series import epoch_panels
 from riesz_lab.report.labels import scale, short_scale
@@ -11,7 +11,7 @@ BANDS = "Mean over seeds; bands are one standard deviation over seeds."
 MAX_SERIES = 7
 
 
-def curves(evidence: Evidence) -> Figure | None:
+def curves(evidence: ReportData) -> Figure | None:
     """The setting of the paper's figure, batch size 8 with SGD, or else the one with most trials."""
     chosen = _main_setting(evidence)
     if chosen is None:
@@ -26,7 +26,7 @@ def curves(evidence: Evidence) -> Figure | None:
     )
 
 
-def appendix(evidence: Evidence) -> Figure:
+def appendix(evidence: ReportData) -> Figure:
     """All other settings, per batch size and optimizer."""
     chosen = _main_setting(evidence)
     rest = [pair for pair in _with_curves(evidence) if chosen is None or pair[0] != chosen[0]]
@@ -43,13 +43,13 @@ def appendix(evidence: Evidence) -> Figure:
     )
 
 
-def _panels(evidence: Evidence, methods: Methods, prefix: str = "") -> list[Panel]:
+def _panels(evidence: ReportData, methods: Methods, prefix: str = "") -> list[Panel]:
     """Train and test panel of a setting."""
     test, _ = score_of(methods)
     return epoch_panels(evidence, main_methods(methods, MAX_SERIES), (test.replace("test", "train"), test), prefix)
 
 
-def _main_setting(evidence: Evidence) -> tuple[Config, Methods] | None:
+def _main_setting(evidence: ReportData) -> tuple[Config, Methods] | None:
     def merit(pair: tuple[Config, Methods]) -> tuple[int, bool, bool, int]:
         base, methods = pair
         drawn = len(_panels(evidence, methods))
@@ -58,11 +58,11 @@ def _main_setting(evidence: Evidence) -> tuple[Config, Methods] | None:
     return max(_with_curves(evidence), key=merit, default=None)
 
 
-def _with_curves(evidence: Evidence) -> list[tuple[Config, Methods]]:
+def _with_curves(evidence: ReportData) -> list[tuple[Config, Methods]]:
     return [pair for pair in evidence.settings_of("classification", "own") if _panels(evidence, pair[1])]
 
 
-def _describe(evidence: Evidence, methods: Methods) -> str:
+def _describe(evidence: ReportData, methods: Methods) -> str:
     scores = []
     test, percent = score_of(methods)
     for name, trials in methods.items():

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 import riesz
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.labels import COLORS, metric_kind, scale, score_label
-from riesz_lab.sweeps import Row, Table
+from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.utils.amounts import count
 
 MAX_PANELS = 8
 INTERVALS = "Points are mean differences over pairs of trials with the same seed; bars are paired-t 95% intervals."
 
 
-def overview(evidence: Evidence) -> Figure:
+def overview(evidence: ReportData) -> Figure:
     return Figure(
         name="overview",
         title="All comparisons at a glance",
@@ -26,7 +26,7 @@ def overview(evidence: Evidence) -> Figure:
     )
 
 
-def directions(evidence: Evidence) -> Figure:
+def directions(evidence: ReportData) -> Figure:
     return _figure(
         evidence.tables_of("directions"),
         "directions",
@@ -36,7 +36,7 @@ def directions(evidence: Evidence) -> Figure:
     )
 
 
-def controls(evidence: Evidence) -> Figure:
+def controls(evidence: ReportData) -> Figure:
     # Not by name: `riesz compare --controls` belongs to no named sweep.
     return _figure(
         [table for table in evidence.tables if any(map(_is_control, table.rows.values()))],
@@ -49,15 +49,15 @@ def controls(evidence: Evidence) -> Figure:
     )
 
 
-def _is_control(row: Row) -> bool:
+def _is_control(row: ArmResult) -> bool:
     return row.arm.config.control != "none" and row.comparison is not None and row.comparison.n > 0
 
 
-def _compared(tables: Sequence[Table]) -> list[Table]:
+def _compared(tables: Sequence[SweepResult]) -> list[SweepResult]:
     return [table for table in tables if any(one.n for one in table.comparisons.values())]
 
 
-def _figure(tables: Sequence[Table], name: str, title: str, caption: str) -> Figure:
+def _figure(tables: Sequence[SweepResult], name: str, title: str, caption: str) -> Figure:
     tables = _compared(tables)
     scales = "; ".join(dict.fromkeys(scale(table.sweep.arms[0].config) for table in tables))
     verdicts = [one.verdict for table in tables for one in table.comparisons.values() if one.n]
@@ -71,10 +71,10 @@ def _figure(tables: Sequence[Table], name: str, title: str, caption: str) -> Fig
     )
 
 
-def _forest(table: Table) -> Panel:
+def _forest(table: SweepResult) -> Panel:
     """All comparisons of a table, one below the other."""
     times = 100.0 if table.percent else 1.0
-    by_metric: dict[str, list[Row]] = {}
+    by_metric: dict[str, list[ArmResult]] = {}
     for row in table.rows.values():
         if row.comparison is not None and row.comparison.n:
             by_metric.setdefault(metric_kind(row.arm.config), []).append(row)
@@ -100,7 +100,7 @@ def _forest(table: Table) -> Panel:
     return Panel(title=table.sweep.name, y=y, series=series, zero=True, sideways=True)
 
 
-def _label(row: Row, first: str) -> str:
+def _label(row: ArmResult, first: str) -> str:
     label, baseline = row.arm.label, row.arm.baseline or ""
     if label.startswith(f"{baseline}, "):
         return f"{label.removeprefix(f'{baseline}, ')} against {baseline}"

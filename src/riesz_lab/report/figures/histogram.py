@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riesz_lab.report.evidence import Evidence, Methods, score_of
+from riesz_lab.report.evidence import Methods, ReportData, score_of
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.figures.series import dashes
 from riesz_lab.report.labels import color, score_label, short_scale
@@ -13,7 +13,7 @@ MAX_PANELS = 4
 MAX_METHODS = 4
 
 
-def histogram(evidence: Evidence) -> Figure:
+def histogram(evidence: ReportData) -> Figure:
     """The settings with most trials per method; fewer than `MIN_TRIALS` make no histogram."""
     panels: list[Panel] = []
     deviations = []

@@ -1,7 +1,7 @@
 """Figure 2: the kernels of all metrics at lam = 1."""
 
 import riesz
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series
 
 N = 64
@@ -13,7 +13,7 @@ METRICS = {
 }
 
 
-def kernels(evidence: Evidence) -> Figure:
+def kernels(evidence: ReportData) -> Figure:
     """Needs no trial: it follows from the definitions."""
     del evidence
     series = []

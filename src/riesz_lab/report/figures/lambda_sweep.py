@@ -6,10 +6,10 @@ from collections.abc import Iterable
 import numpy as np
 
 import riesz
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Panel, series_around
 from riesz_lab.report.labels import scale, short_scale
-from riesz_lab.sweeps import Table
+from riesz_lab.sweeps import SweepResult
 from riesz_lab.utils.amounts import count
 
 READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, lam in G": 4}
@@ -18,11 +18,11 @@ READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, l
 Points = dict[str, dict[float, list[float]]]
 
 
-def lambda_sweep(evidence: Evidence) -> Figure:
+def lambda_sweep(evidence: ReportData) -> Figure:
     return lambda_figure(evidence.tables_of("lambda-mnist", "lambda-fashion"))
 
 
-def lambda_figure(tables: Iterable[Table]) -> Figure:
+def lambda_figure(tables: Iterable[SweepResult]) -> Figure:
     """A panel per table."""
     shown = [(table.sweep.arms[0].config, points) for table in tables if (points := _points(table))]
     return Figure(
@@ -37,7 +37,7 @@ def lambda_figure(tables: Iterable[Table]) -> Figure:
     )
 
 
-def _points(table: Table) -> Points:
+def _points(table: SweepResult) -> Points:
     """Scores by reading and lam; the plain optimizer belongs to all readings, at 0."""
     points: Points = {}
     plain: list[float] = []

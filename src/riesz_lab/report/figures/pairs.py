@@ -12,10 +12,10 @@ from riesz_lab.report.labels import color, score_label
 from riesz_lab.statistics.sequential import Sequential
 from riesz_lab.store.comparison import ComparisonRecord, RateRecord
 from riesz_lab.store.result import is_percent
-from riesz_lab.sweeps import Table
+from riesz_lab.sweeps import SweepResult
 
 
-def pairs(table: Table, judged: Mapping[str, Sequential] | None = None) -> Figure | None:
+def pairs(table: SweepResult, judged: Mapping[str, Sequential] | None = None) -> Figure | None:
     """The difference of every pair as a dot, and their mean with its interval.
 
     Args:
@@ -67,7 +67,7 @@ def pairs(table: Table, judged: Mapping[str, Sequential] | None = None) -> Figur
     )
 
 
-def _differences(table: Table, label: str, judged: Mapping[str, Sequential] | None) -> Sequence[float]:
+def _differences(table: SweepResult, label: str, judged: Mapping[str, Sequential] | None) -> Sequence[float]:
     if judged is not None:
         return judged[label].differences
     row = table.rows[label]
@@ -77,7 +77,7 @@ def _differences(table: Table, label: str, judged: Mapping[str, Sequential] | No
     ]
 
 
-def _won(table: Table, label: str, judged: Mapping[str, Sequential] | None) -> str:
+def _won(table: SweepResult, label: str, judged: Mapping[str, Sequential] | None) -> str:
     one = table.comparisons[label]
     wins, ties, losses = one.wins, one.ties, one.losses
     if judged is not None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 import riesz
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
 from riesz_lab.statistics import Comparison, holm, paired
-from riesz_lab.sweeps import Row, Table
+from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.utils.amounts import count
 
 CLAIMS = ("better", "worse", "no difference", "identical")
@@ -42,11 +42,11 @@ class RegimeMap:
         return sorted({rate for _, rate in self.comparisons})
 
 
-def regimes(evidence: Evidence) -> Figure | None:
+def regimes(evidence: ReportData) -> Figure | None:
     return regime_figure(evidence.tables_of("regimes"))
 
 
-def regime_figure(tables: Iterable[Table]) -> Figure | None:
+def regime_figure(tables: Iterable[SweepResult]) -> Figure | None:
     """Two panels per table and method; None while no cell has a pair."""
     maps = [(table, one) for table in tables for one in regime_maps(table)]
     if not maps:
@@ -65,10 +65,10 @@ def regime_figure(tables: Iterable[Table]) -> Figure | None:
     )
 
 
-def regime_maps(table: Table) -> list[RegimeMap]:
+def regime_maps(table: SweepResult) -> list[RegimeMap]:
     """Two maps per method; claims are corrected for all cells and methods of a kind."""
-    plain: dict[Cell, Row] = {}
-    directed: dict[str, dict[Cell, Row]] = {}
+    plain: dict[Cell, ArmResult] = {}
+    directed: dict[str, dict[Cell, ArmResult]] = {}
     for row in table.rows.values():
         if not row.trials:
             continue
@@ -104,7 +104,7 @@ def regime_maps(table: Table) -> list[RegimeMap]:
     return maps
 
 
-def _best(table: Table, plain: Mapping[Cell, Row], size: int) -> float | None:
+def _best(table: SweepResult, plain: Mapping[Cell, ArmResult], size: int) -> float | None:
     """The rate at which the plain optimizer scores best for a batch size; a rate with a failed trial does not count."""
     means = {}
     for (batch, rate), row in plain.items():
@@ -115,7 +115,7 @@ def _best(table: Table, plain: Mapping[Cell, Row], size: int) -> float | None:
     return (max if table.higher_is_better else min)(means, key=lambda rate: means[rate])
 
 
-def _panel(table: Table, one: RegimeMap, maps: Sequence[tuple[Table, RegimeMap]]) -> Panel:
+def _panel(table: SweepResult, one: RegimeMap, maps: Sequence[tuple[SweepResult, RegimeMap]]) -> Panel:
     times = 100.0 if table.percent else 1.0
     shape = (len(one.sizes), len(one.rates))
     z, hatched = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
@@ -141,7 +141,7 @@ def _panel(table: Table, one: RegimeMap, maps: Sequence[tuple[Table, RegimeMap]]
     )
 
 
-def _end(table: Table, against: str, maps: Sequence[tuple[Table, RegimeMap]]) -> float | None:
+def _end(table: SweepResult, against: str, maps: Sequence[tuple[SweepResult, RegimeMap]]) -> float | None:
     """One scale for all methods: a single collapsed cell must not leave the others without colour."""
     times = 100.0 if table.percent else 1.0
     sizes = sorted(
@@ -172,7 +172,7 @@ def _describe(one: RegimeMap) -> str:
     )
 
 
-def _setting(table: Table) -> str:
+def _setting(table: SweepResult) -> str:
     config = table.sweep.arms[0].config
     images = "" if config.train_limit is None else f", {config.train_limit:,} training images"
     epochs = count(config.epochs, "epoch")

@@ -5,7 +5,7 @@ from scipy import stats
 
 from riesz_lab.config import Config
 from riesz_lab.inspection.regularity import MIN_FILTERS, correlation_curve
-from riesz_lab.report.evidence import Array, Evidence, Methods, main_methods
+from riesz_lab.report.evidence import Array, Methods, ReportData, main_methods
 from riesz_lab.report.figure import Figure, Panel, Series, series_around
 from riesz_lab.report.figures.series import dashes
 from riesz_lab.report.labels import color, scale
@@ -17,7 +17,7 @@ MAX_METHODS = 6
 RANDOM = "random order"
 
 
-def regularity(evidence: Evidence) -> Figure | None:
+def regularity(evidence: ReportData) -> Figure | None:
     chosen = _setting(evidence)
     if chosen is None:
         return None
@@ -34,7 +34,7 @@ def regularity(evidence: Evidence) -> Figure | None:
     )
 
 
-def _setting(evidence: Evidence) -> tuple[Config, Methods] | None:
+def _setting(evidence: ReportData) -> tuple[Config, Methods] | None:
     """The setting with most methods among those with weights: that of the sweep `regularity`, if it was run."""
     settings = []
     for base, methods in evidence.settings_with("weights_file"):
@@ -44,7 +44,7 @@ def _setting(evidence: Evidence) -> tuple[Config, Methods] | None:
     return max(settings, key=lambda pair: len(pair[1]), default=None)
 
 
-def _panel(evidence: Evidence, methods: Methods, direction: str) -> Panel:
+def _panel(evidence: ReportData, methods: Methods, direction: str) -> Panel:
     ordered, random = [], []
     styles = dashes(methods)
     for name, trials in methods.items():
@@ -66,7 +66,7 @@ def _interval(name: str, x: list[float], values_TX: Array, **style: int) -> Seri
     return series_around(name, x, values_TX.mean(0), half_X, note=f"95% interval, {count} trials", **style)
 
 
-def _curve(evidence: Evidence, trial: StoredTrial, direction: str, shuffled: bool) -> Array | None:
+def _curve(evidence: ReportData, trial: StoredTrial, direction: str, shuffled: bool) -> Array | None:
     """The mean over layers at each distance; a layer counts as far as it reaches."""
     rows = []
     for weight_OIK in evidence.conv_weights(trial).values():

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Array, Evidence, Methods, score_of
+from riesz_lab.report.evidence import Array, Methods, ReportData, score_of
 from riesz_lab.report.figure import Panel, Points, Series, series_around
 from riesz_lab.report.labels import color, score_label
 from riesz_lab.store.result import is_percent
@@ -28,7 +28,7 @@ def dashes(methods: Iterable[str]) -> dict[str, int]:
     return {name: (0, 1, 3)[index % 3] for index, name in enumerate(methods)}
 
 
-def epoch_panels(evidence: Evidence, methods: Methods, keys: Sequence[str], prefix: str = "") -> list[Panel]:
+def epoch_panels(evidence: ReportData, methods: Methods, keys: Sequence[str], prefix: str = "") -> list[Panel]:
     """Values of the history by epoch, one panel per key that has two epochs or more."""
     panels = []
     styles = dashes(methods)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Array, Evidence, Methods, align, main_methods
+from riesz_lab.report.evidence import Array, Methods, ReportData, align, main_methods
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.figures.series import band, dashes
 from riesz_lab.report.labels import color, scale
@@ -25,7 +25,7 @@ MARGIN = 0.01
 MAX_METHODS = 7
 
 
-def spectra(evidence: Evidence) -> Figure | None:
+def spectra(evidence: ReportData) -> Figure | None:
     chosen = setting_with_updates(evidence)
     if chosen is None:
         return None
@@ -57,13 +57,13 @@ def spectra(evidence: Evidence) -> Figure | None:
     )
 
 
-def rises(evidence: Evidence) -> dict[str, Comparison]:
+def rises(evidence: ReportData) -> dict[str, Comparison]:
     """Per method, the mean frequency of the last epoch's updates against the first's, by trial. Higher is finer."""
     pairs = _ends(evidence).items()
     return holm({name: paired(first, last, margin=MARGIN, percent=False) for name, (first, last) in pairs})
 
 
-def rises_beyond_plain(evidence: Evidence) -> dict[str, Comparison]:
+def rises_beyond_plain(evidence: ReportData) -> dict[str, Comparison]:
     """Per method, how much more its mean frequency rises than the plain optimizer's, paired by seed."""
     _, methods = setting_with_updates(evidence) or (None, {})
     by_name = {
@@ -77,7 +77,7 @@ def rises_beyond_plain(evidence: Evidence) -> dict[str, Comparison]:
     return holm({name: paired(base, {**each}, margin=MARGIN, percent=False) for name, each in by_name.items()})
 
 
-def _ends(evidence: Evidence) -> dict[str, tuple[dict[Hashable, float], dict[Hashable, float]]]:
+def _ends(evidence: ReportData) -> dict[str, tuple[dict[Hashable, float], dict[Hashable, float]]]:
     """The mean frequency of the first and of the last epoch that all trials of all methods have, by method and seed."""
     _, methods = setting_with_updates(evidence) or (None, {})
     curves = {name: by_epoch(evidence, trials, mean_frequency) for name, trials in methods.items()}
@@ -94,7 +94,7 @@ def _ends(evidence: Evidence) -> dict[str, tuple[dict[Hashable, float], dict[Has
     return ends
 
 
-def setting_with_updates(evidence: Evidence) -> tuple[Config, Methods] | None:
+def setting_with_updates(evidence: ReportData) -> tuple[Config, Methods] | None:
     """The setting with most methods whose trials stored their updates."""
     settings = [(base, main_methods(methods, MAX_METHODS)) for base, methods in evidence.settings_with("updates_file")]
     # Files are read from the best setting on, until one has usable rows.
@@ -110,7 +110,7 @@ def setting_with_updates(evidence: Evidence) -> tuple[Config, Methods] | None:
 
 
 def by_epoch(
-    evidence: Evidence, trials: list[StoredTrial], value: Callable[[dict[str, Any]], float | Array]
+    evidence: ReportData, trials: list[StoredTrial], value: Callable[[dict[str, Any]], float | Array]
 ) -> tuple[list[float], Array]:
     """A value of each layer's row, mean over layers, by trial and epoch; epochs that all trials have."""
     return align(

@@ -1,13 +1,13 @@
 """Stored benchmarks: the time to direct all gradients of a network once."""
 
 from riesz_lab.report.benchmarks import Measurement
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series
 
 CLAIM = "rivals"
 
 
-def speed(evidence: Evidence) -> Figure:
+def speed(evidence: ReportData) -> Figure:
     shapes: dict[str, list[Measurement]] = {}
     for measurement in evidence.benchmarks:
         if measurement.claim == CLAIM:

@@ -1,6 +1,6 @@
 """Figure 1: weights of trained conv layers as images."""
 
-from riesz_lab.report.evidence import Evidence, Methods, main_methods
+from riesz_lab.report.evidence import Methods, ReportData, main_methods
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import scale
 from riesz_lab.store import StoredTrial
@@ -9,7 +9,7 @@ MAX_SIDE = 64
 MAX_PANELS = 6
 
 
-def stripes(evidence: Evidence) -> Figure | None:
+def stripes(evidence: ReportData) -> Figure | None:
     methods = _setting(evidence)
     if methods is None:
         return None
@@ -35,13 +35,13 @@ def stripes(evidence: Evidence) -> Figure | None:
     )
 
 
-def _setting(evidence: Evidence) -> Methods | None:
+def _setting(evidence: ReportData) -> Methods | None:
     """The setting with most methods whose first trial has weights with two channels or more on both sides."""
     settings = [methods for _, methods in evidence.settings_with("weights_file")]
     return max((one for one in settings if _layer(evidence, next(iter(one.values()))[0])), key=len, default=None)
 
 
-def _layer(evidence: Evidence, trial: StoredTrial) -> str:
+def _layer(evidence: ReportData, trial: StoredTrial) -> str:
     """The layer with the largest image; empty if there is none."""
     weights = {name: w for name, w in evidence.conv_weights(trial).items() if min(w.shape[:2]) > 1}
     return max(weights, key=lambda name: weights[name][:MAX_SIDE, :MAX_SIDE, 0].size, default="")

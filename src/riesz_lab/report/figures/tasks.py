@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Evidence, Methods, count_collapsed, score_of
+from riesz_lab.report.evidence import Methods, ReportData, count_collapsed, score_of
 from riesz_lab.report.figure import Figure, Panel
 from riesz_lab.report.figures.series import band, epoch_panels
 from riesz_lab.report.labels import scale, short_scale
@@ -14,7 +14,7 @@ from riesz_lab.utils.amounts import count
 SEGMENTATION_KEYS = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "test_miou")
 
 
-def segmentation(evidence: Evidence) -> Figure:
+def segmentation(evidence: ReportData) -> Figure:
     settings = evidence.settings_of("segmentation")
     panels = []
     for base, methods in settings:
@@ -34,7 +34,7 @@ def segmentation(evidence: Evidence) -> Figure:
     )
 
 
-def fid(evidence: Evidence) -> Figure:
+def fid(evidence: ReportData) -> Figure:
     settings = evidence.settings_of("generation")
     panels = [
         replace(panel, title=short_scale(base))

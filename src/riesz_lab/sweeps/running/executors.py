@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 
 from riesz_lab.sweeps.running.executor import Executor
-from riesz_lab.sweeps.running.local import Local
+from riesz_lab.sweeps.running.local import LocalExecutor
 from riesz_lab.sweeps.running.worker import Accelerator
 from riesz_lab.training.hardware import Hardware
 
@@ -32,8 +32,8 @@ def make_executor(
         retries: how often Ray repeats a trial whose process was killed.
     """
     if kind == "ray":
-        from riesz_lab.sweeps.running.ray_executor import OnRay
+        from riesz_lab.sweeps.running.ray_executor import RayExecutor
 
-        return OnRay(workers, threads, address=address, retries=retries)
+        return RayExecutor(workers, threads, address=address, retries=retries)
     on_gpu = Hardware(accelerator=accelerator).resolved() == "cuda"
-    return Local(workers, threads, torch.cuda.device_count() if on_gpu else 0)
+    return LocalExecutor(workers, threads, torch.cuda.device_count() if on_gpu else 0)

@@ -17,7 +17,7 @@ from riesz_lab.sweeps.running.local import check_share
 from riesz_lab.sweeps.running.worker import TrialJob
 
 
-class InProcess:
+class InProcessExecutor:
     slots = 1
     description = "this process, one trial at a time"
 

@@ -28,7 +28,7 @@ PATIENCE = 60.0
 """Seconds a trial has to save and stop before it is killed; it loses no more than the steps since its checkpoint."""
 
 
-class Local:
+class LocalExecutor:
     def __init__(self, workers: int | None = None, threads: int | None = None, gpus: int = 0):
         cores = available_cores()
         self.slots = check_share("workers", workers, gpus or cores)

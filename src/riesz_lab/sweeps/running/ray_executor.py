@@ -18,7 +18,7 @@ from riesz_lab.sweeps.running.worker import TrialJob, work
 from riesz_lab.utils.amounts import count
 
 
-class OnRay:
+class RayExecutor:
     def __init__(
         self, workers: int | None = None, threads: int | None = None, *, address: str | None = None, retries: int = 5
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from riesz_lab.report.compare_page import rate_figures
 from riesz_lab.report.content import Finding, Section
-from riesz_lab.report.evidence import Evidence
+from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure
 from riesz_lab.store.comparison import ComparisonRecord
 
@@ -16,7 +16,7 @@ TEXT = (
 )
 
 
-def own_functions(evidence: Evidence) -> list[Section]:
+def user_functions(evidence: ReportData) -> list[Section]:
     """A conclusion per arm, and the rate curves; no section if there is no such comparison."""
     shown = {path: record for path, record in evidence.records.items() if not record.has_table}
     missing = [f"{path.name} is left out: {why}" for path, why in evidence.broken_records.items()]

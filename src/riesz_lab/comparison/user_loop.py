@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from riesz_lab import models
-from riesz_lab.comparison.attach import HELD_OUT, Attach, HopelessTrialError, finite, number
+from riesz_lab.comparison.attach import HELD_OUT, Attach, DivergedTrialError, finite, number
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, first_line
 from riesz_lab.store import Result, environment
@@ -24,7 +24,7 @@ from riesz_lab.training import checkpoint
 from riesz_lab.utils import randomness
 
 
-def run_own_loop(
+def run_user_loop(
     trial: Trial, call: Callable[..., Any], name: str, score: str, higher_is_better: bool, tuning: bool = False
 ) -> Result:
     """Train, and store the result; a failure is stored with its reason."""
@@ -34,7 +34,7 @@ def run_own_loop(
         began = time.monotonic()
         try:
             final = _scores(_train(call, attach, trial.config, score), name, score, attach, tuning)
-        except HopelessTrialError:
+        except DivergedTrialError:
             final = {score: math.nan}
         except LabError:
             raise
