@@ -160,7 +160,7 @@ def _run(options: dict[str, Any], command: list[str]) -> None:
     if answer.plan is not None:
         return
     print(f"{statistics(answer)}\n")
-    write(output, _content(kind, answer, output, runs, f"{name}: with and without"))
+    write(output, _content(kind, answer, output, runs, f"Does a metric help {name}?"))
     if options["open"] and str(output) != "-":
         webbrowser.open(output.resolve().as_uri())
 

@@ -93,7 +93,8 @@ def list_trials(question: Question, runs: Path, workers: int) -> str:
         lines.append(f"Tuning begins with {values}, and extends the grid where a best value lies at its edge.")
         lines.append("The compared trials have the best values: which of them are stored is known after tuning.")
     most = "at most " if question.budget else ""
-    lines.append(f"{most}{count(waiting, 'trial')} to run: {_estimate(list(stored.values()), waiting, workers)}.")
+    more = ", more if the grid is extended" if question.grid else ""
+    lines.append(f"{most}{count(waiting, 'trial')} to run{more}: {_estimate(list(stored.values()), waiting, workers)}.")
     return "\n".join(lines)
 
 

@@ -187,10 +187,12 @@ class _Watcher(Watcher):
         self.trials.results[config.id] = trial.result
         self.trials.seconds[config.id] = sum(map(seconds_of, trial.timing()))
         row, score = trial.result.last, trial.result.score
-        if config.hold_out and row is not None and HELD_OUT in row:
-            # The choice is made by this alone; the test score is not shown.
-            score = f"held-out {score}"
-            row = {score: row[HELD_OUT]}
+        if row is not None and HELD_OUT in row:
+            row = {f"held-out {score}" if name == HELD_OUT else name: value for name, value in row.items()}
+            if config.hold_out:
+                # The choice is made by this alone; the test score is not shown.
+                score = f"held-out {score}"
+                row = {score: row[score]}
         scores = "diverged" if row is None else progress.format_scores(row, score, trial.result.percent)
         done = f"{self.done:>{len(str(self.total))}}"
         number = self.number.format(done=done, total=self.total)

@@ -56,6 +56,18 @@ def test_the_line_of_code_attaches_as_the_arm_did():
     assert "direction='input', control='norm', 2 of 2 parameters" in shown
 
 
+def test_a_held_out_accuracy_is_printed_in_percent_as_the_other_is(tmp_path):
+    def train(attach, seed, lr=0.1):
+        start(attach)
+        return {"accuracy": 0.8 + 0.01 * seed % 1, "held_out": 0.25}
+
+    lines = []
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "seeds": 1, "tune_seeds": 1, "runs": tmp_path}
+    riesz_lab.compare(train, tune=["lr"], lr=[0.1, 0.2, 0.4], say=lines.append, **options)
+    assert "plain, lr=0.1, seed 1000: held-out accuracy 25.00%" in lines[0]
+    assert "plain, seed 0: accuracy 80.00%  held-out accuracy 25.00%" in lines[-2]
+
+
 def small_gain(attach, seed):
     directed = isinstance(start(attach)[2], riesz.Attachment)
     return 0.8 + 0.001 * directed + 0.0001 * torch.rand(()).item() * (1 + directed)

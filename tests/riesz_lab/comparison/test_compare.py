@@ -55,7 +55,7 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     assert "SobolevTilde, channels permuted against SobolevTilde" in out
     assert "ReweightedL2 against plain:" in out
     page = (tmp_path / "report.html").read_text()
-    assert "mine.py:train: with and without" in page
+    assert "Does a metric help mine.py:train?" in page
     assert "SobolevTilde, channels permuted, against SobolevTilde," in page
     assert "channels permuted, against plain" not in page
     assert "the paper" not in page.partition("<script>")[0].lower()

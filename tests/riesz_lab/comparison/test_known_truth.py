@@ -77,3 +77,26 @@ def test_at_each_arms_best_rate_neither_makes_a_difference(runs):
     assert {each.conclusion for each in answer.verdicts.arms.values()} == {"no difference"}
     for label in (HALF_LABEL, DISGUISE_LABEL):
         assert any(line.startswith(f"{label} makes no difference larger than 0.10") for line in answer.answers)
+
+
+def train_on_its_own(attach, seed, lr=0.02):
+    """The same truth, with other data for every arm: no pair of scores is equal."""
+
+    def attach_and_seed(optimizer, model):
+        attached = attach(optimizer, model)
+        torch.manual_seed(seed + 10_000 * len(repr(attached)))
+        return attached
+
+    return train(attach_and_seed, seed, lr)
+
+
+def test_the_interval_says_so_too_where_scores_differ_by_chance(runs):
+    options = {"metrics": [HALF, DISGUISE], "margin": 0.5, "runs": runs}
+    untuned = riesz_lab.compare(train_on_its_own, **options)
+    assert untuned.comparisons[HALF_LABEL].verdict == "worse"
+    answer = riesz_lab.compare(
+        train_on_its_own, tune=["lr"], lr=[0.02, 0.04, 0.08], until_sure=True, budget=30, **options
+    )
+    for judged in answer.verdicts.arms.values():
+        assert judged.conclusion == "no difference"
+        assert not judged.identical
