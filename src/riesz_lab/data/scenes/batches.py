@@ -68,9 +68,9 @@ class SceneDataset(Dataset[SceneBatch | LabError]):
             decoded: Iterator[SceneBatch | LabError] = (collate([self[key] for key in batch]) for batch in keys)
         else:
             # A separate generator: the loader would otherwise draw from the global one.
-            order, chance = [list(batch) for batch in keys], torch.Generator()
+            order, rng = [list(batch) for batch in keys], torch.Generator()
             decoded = iter(
-                DataLoader(self, batch_sampler=order, collate_fn=collate, num_workers=workers, generator=chance)
+                DataLoader(self, batch_sampler=order, collate_fn=collate, num_workers=workers, generator=rng)
             )
         for batch in decoded:
             if isinstance(batch, LabError):

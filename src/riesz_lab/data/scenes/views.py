@@ -37,20 +37,20 @@ class View:
         """The random part, and the crop."""
         if self.whole:
             return pixels
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         if self.augment == "scale-crop-flip-colour":
-            scale = chance.uniform(*SCALES)
+            scale = rng.uniform(*SCALES)
             width, height = pixels.image.size
             pixels = pixels.resized(max(1, round(width * scale)), max(1, round(height * scale)))
-            pixels = self._cropped(pixels, chance.random(), chance.random())
+            pixels = self._cropped(pixels, rng.random(), rng.random())
         elif not self.resize:
             pixels = self._cropped(pixels, 0.5, 0.5)
-        if self.augment != "none" and chance.random() < 0.5:
+        if self.augment != "none" and rng.random() < 0.5:
             pixels = pixels.map(lambda image, _: ImageOps.mirror(image), None, None, None)
         if self.augment == "scale-crop-flip-colour":
             image = pixels.image
             for kind in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-                image = kind(image).enhance(chance.uniform(1 - COLOUR, 1 + COLOUR))
+                image = kind(image).enhance(rng.uniform(1 - COLOUR, 1 + COLOUR))
             pixels = Pixels(image, pixels.classes, pixels.objects)
         return pixels
 
