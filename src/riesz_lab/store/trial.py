@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,12 @@ class Trial(TrialFiles):
         elif read_config(self.config_file) != self.config:
             why = "holds other settings than its directory's name says; move the directory away"
             raise LabError(f"{self.config_file} {why}")
+
+    def tidy_complete(self) -> None:
+        """Remove what a process left that was killed after it had written the result; not while another is at work."""
+        if self.checkpoints.exists() or any(self.path.glob(".*.tmp")):
+            with suppress(BusyError), lock(self.path):
+                self._tidy()
 
     def _tidy(self) -> None:
         for folder in (self.path, self.checkpoints, self.pictures):

@@ -82,6 +82,7 @@ def train(
     task_class.check(config, folder, data)
     trial = Trial(runs, config)
     if (result := trial.result()) is not None:
+        trial.tidy_complete()
         return Outcome(trial.path, result, trained=False)
     hardware.check(config)
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ import pytest
 
 from lab_helpers import assert_readable, outcome_bytes, small_config, small_data
 from riesz_lab.errors import LabError, StoppedError
-from riesz_lab.store.trial import Trial
+from riesz_lab.store.trial import Trial, lock
 from riesz_lab.training import checkpoint
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.loop import Loop
@@ -165,6 +165,18 @@ def killed(count, folder):
 def test_sigkill_at_random_moments_changes_nothing(tmp_path):
     told = killed(6, tmp_path)
     assert told["equal"] == told["kills"] == 6
+
+
+def test_what_a_kill_after_the_result_left_is_removed_by_the_next_run(tmp_path):
+    path = run(tmp_path).path
+    left = path / ".checkpoints.1.tmp"
+    (left / "step-1").mkdir(parents=True)
+    run(tmp_path)
+    assert not left.exists()
+    left.mkdir()
+    with lock(path):  # another process is at work there
+        run(tmp_path)
+        assert left.exists()
 
 
 @pytest.mark.slow
