@@ -209,7 +209,7 @@ def next_steps(answer: Answer) -> list[str]:
         steps.append(f"Next: find out why trials diverged; {stable}.")
     elif open_ := _open(answer):
         if (most := max((pairs for pairs in open_.values() if pairs is not None), default=None)) is None:
-            steps.append(f"Next: widen the margin: --margin {_reachable(answer)}")
+            steps.append(f"Next: {_out_of_reach(answer)}")
         else:
             steps.append("Next: " + _command(answer, until_sure=True, budget=max(most, 10)))
     return steps or ["Next: nothing to change; keep the plain optimizer."]
@@ -242,6 +242,18 @@ def _judged(answer: Answer) -> dict[str, Sequential]:
         return {k: each for k, each in answer.verdicts.arms.items() if each.conclusion == "undecided"}
     of_table = judge_table(answer, Margin(answer.sweep.margin))
     return {k: each for k, each in of_table.items() if answer.comparisons[k].verdict in ("no evidence", "no claim")}
+
+
+def _out_of_reach(answer: Answer) -> str:
+    """What to do where no number of pairs is enough: single trials that stand apart may make the spread that large."""
+    apart = " and ".join(dict.fromkeys(outlier.label for outlier in answer.outliers))
+    if not apart:
+        return f"widen the margin: --margin {_reachable(answer)}"
+    seeds = ", a rate chosen with more seeds (--tune-seeds 10)" if answer.tuned is not None else ""
+    return (
+        f"find out why single trials of {apart} stand apart; a smaller learning rate{seeds} or "
+        "riesz.schedule.warmup(steps) may prevent it."
+    )
 
 
 def _reachable(answer: Answer) -> str:

@@ -36,6 +36,7 @@ def test_a_collapsed_seed_is_named_with_the_result_without_it_beside(tmp_path):
     assert "Without such trials, SobolevTilde:" in text
     assert answer.comparisons["SobolevTilde"].n == 5
     assert answer.without_outliers["SobolevTilde"].n == 4
+    assert answer.next_steps[0].startswith("Next: find out why single trials of plain stand apart; a smaller learning")
 
 
 def test_the_result_without_outliers_is_corrected_like_the_answer(tmp_path):
