@@ -113,7 +113,7 @@ class CpuFastPath:
     """One kernel call on a list of gradients like the one it is made from.
 
     Addresses are read at every call; shape, strides, dtype, device and kind of every tensor are compared. If anything
-    differs, the call returns False with nothing touched.
+    differs, nothing is touched and the call returns no addresses.
     """
 
     def __init__(self, gradients: Sequence[Tensor], columns: Sequence[ColumnView]):
@@ -132,15 +132,14 @@ class CpuFastPath:
                 return None
         return cls(gradients, columns)
 
-    def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
+    def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> Sequence[int]:
         if (
             metric.native_kind is None
             or (self._has_lone_column and metric.mixes_columns)
             or opaque_operator.is_watched()
+            or not self._matches(gradients)
         ):
-            return False
-        if not self._matches(gradients):
-            return False
+            return ()
         tensors: list[Any] = list(gradients)
         pointers = list(map(_data_ptr, tensors))
         cached = self._c_metric
@@ -150,9 +149,9 @@ class CpuFastPath:
             # threads that share this path must never take one metric's numbers for another's.
             self._c_metric = cached if all(isinstance(number, float) for number in metric.native_numbers()) else None
         if 0 in pointers or not _call(pointers, self._jobs, cached[1]):
-            return False
+            return ()
         opaque_operator.count_writes(tensors)
-        return True
+        return pointers
 
 
 # -- the operator a compiler sees ------------------------------------------------------------------------------------

@@ -34,10 +34,12 @@ class FastPathCache:
         """Whether there is a fast path to try."""
         return self._fast_path is not None
 
-    def direct_(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
-        """Whether it was done; if not, nothing was touched."""
+    def direct_(self, gradients: Sequence[Tensor | None], metric: Operator) -> Sequence[int]:
+        """The addresses that were written; none if the gradients are not like those before, and nothing was touched."""
         # A backend registered since then may rank first.
-        return self._fast_path is not None and self._backends == registered() and self._fast_path(gradients, metric)
+        if self._fast_path is None or self._backends != registered():
+            return ()
+        return self._fast_path(gradients, metric)
 
     def learn(self, name: str, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> None:
         """Keep the fast path for these gradients, if one backend serves them all under `name` and offers one."""

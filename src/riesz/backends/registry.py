@@ -7,8 +7,8 @@ What a backend must offer:
 The metric's numbers may be 0-d tensors; a backend must not keep them from one call to the next.
 And what it may offer:
 - `device`: the kind of device it is made for; where it is missing there, "auto" logs once that another one serves;
-- `fast_path(gradients, columns)`: None, or a function `(gradients, metric) -> bool` that directs a list like this one
-  again without opening it, or returns False with nothing touched because the list differs;
+- `fast_path(gradients, columns)`: None, or a function `(gradients, metric)` that directs a list like this one again
+  without opening it and returns the addresses it wrote; none, with nothing touched, if the list differs;
 - `note()`: None, or what a user should know of it although it is available.
 
 A new backend calls `register`. "auto" takes the first in order of rank that is available and does not refuse; an
@@ -25,7 +25,7 @@ from riesz._table import table
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
 
-FastPath = Callable[[Sequence[Tensor | None], Operator], bool]
+FastPath = Callable[[Sequence[Tensor | None], Operator], Sequence[int]]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from riesz.metrics import Metric, Operator
 MAX_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still reported."""
 
-_version, _data_ptr = attrgetter("_version"), Tensor.data_ptr
+_version = attrgetter("_version")
 
 
 def _writes(gradient: Tensor) -> tuple[int, int]:
@@ -40,21 +40,24 @@ def _writes(gradient: Tensor) -> tuple[int, int]:
     return version, gradient.data_ptr() if plain else 0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Trace:
     """What a step leaves behind: enough to recognise its gradients, nothing that keeps them alive.
 
-    Weak references, not ids: a gradient computed later may be given the id of one that was freed.
+    Weak references, not ids: a gradient computed later may be given the id of one that was freed. One is made at every
+    step, so it is plain lists, made in C.
     """
 
     targets: Sequence[Target]
     gradients: Sequence[ref[Tensor]]
-    writes: Sequence[tuple[int, int]]
-    products: Sequence[Tensor] | None
+    versions: Sequence[int]
+    addresses: Sequence[int]
+    products: Sequence[Tensor] | None = None
 
     def recognises(self, index: int, gradient: Tensor) -> bool:
         """Whether it is the gradient that the step directed at this place, not written since."""
-        return self.gradients[index]() is gradient and self.writes[index] == _writes(gradient)
+        writes = self.versions[index], self.addresses[index]
+        return self.gradients[index]() is gradient and writes == _writes(gradient)
 
     def left(self, gradient: Tensor) -> bool:
         """Whether the gradient is one that the step directed, and was not written since."""
@@ -70,7 +73,8 @@ class Trace:
         return Trace(
             [*(self.targets[i] for i in kept), *later.targets],
             [*(self.gradients[i] for i in kept), *later.gradients],
-            [*(self.writes[i] for i in kept), *later.writes],
+            [*(self.versions[i] for i in kept), *later.versions],
+            [*(self.addresses[i] for i in kept), *later.addresses],
             products,
         )
 
@@ -79,16 +83,21 @@ class Trace:
         return [_diagnosis(t.name, sums) for t, sums in zip(self.targets, self.products or (), strict=True)]
 
     @classmethod
-    def of_written(cls, targets: Sequence[Target], directed: Sequence[Tensor], written: Sequence[Tensor]) -> "Trace":
-        """The trace of gradients whose memory is known (of DTensors, the local parts), at the price of a few lists."""
-        versions = map(_version, written)
-        if written is not directed:
-            versions = map(add, versions, map(_version, directed))
-        return cls(targets, list(map(ref, directed)), list(zip(versions, map(_data_ptr, written), strict=True)), None)
+    def of_plain(cls, targets: Sequence[Target], directed: Sequence[Tensor], addresses: Sequence[int]) -> "Trace":
+        """The trace of plain tensors whose addresses are known."""
+        return cls(targets, list(map(ref, directed)), list(map(_version, directed)), addresses)
+
+    @classmethod
+    def of_shards(cls, targets: Sequence[Target], directed: Sequence[Tensor], parts: Sequence[Tensor]) -> "Trace":
+        """The trace of DTensors whose local parts are known."""
+        versions = map(add, map(_version, parts), map(_version, directed))
+        return cls(targets, list(map(ref, directed)), list(versions), list(map(Tensor.data_ptr, parts)))
 
     @classmethod
     def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> "Trace":
-        return cls(targets, list(map(ref, directed)), list(map(_writes, directed)), recorded)
+        writes = list(map(_writes, directed))
+        versions, addresses = [version for version, _ in writes], [address for _, address in writes]
+        return cls(targets, list(map(ref, directed)), versions, addresses, recorded)
 
 
 def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: Control) -> Diagnoses:

@@ -6,6 +6,7 @@ installed: `riesz_metric`, a metric as text, and `riesz_direction`, a direction.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -68,10 +69,10 @@ class Plan:
 
     def same_parameters(self, groups: Groups) -> bool:
         """Whether the groups hold the same parameter objects, of any shape, under the same overrides."""
-        parameters = _parameters(groups)
+        parameters = [group["params"] for group in groups]
         return (
-            len(parameters) == len(self.seen)
-            and all(map(is_, parameters, self._objects))
+            sum(map(len, parameters)) == len(self.seen)
+            and all(map(is_, chain.from_iterable(parameters), self._objects))
             and self.overrides == overrides_of(groups)
         )
 

@@ -168,12 +168,14 @@ class DirectedStep:
 
     # -- directing -------------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def _direct(self) -> None:
         self._closure_pending = False
         self._agree()
-        if not self.enabled or self._direct_by_fast_path():
-            return
+        if self.enabled and not self._direct_by_fast_path():
+            self._direct_by_slow_path()
+
+    @torch.no_grad()
+    def _direct_by_slow_path(self) -> None:
         present = self._present()
         self._agree()
         if self._trace is not None:
@@ -241,15 +243,19 @@ class DirectedStep:
                 return False
             assert self._prepared_steps is not None
             self._prepared_steps.use(self._prepared)
-            self._prepared.start(gradients, recording=False)
-            self._prepared.finish()
-        # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
-        elif not self._fast_path.direct_(gradients, self._metric):
-            return False
+            with torch.no_grad():
+                self._prepared.start(gradients, recording=False)
+                self._prepared.finish()
+            # A DTensor is written through its local part.
+            parts = [gradient._local_tensor for gradient in gradients]
+            self._trace = diagnostics.Trace.of_shards(targets, gradients, parts)
+        else:
+            # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
+            addresses = self._fast_path.direct_(gradients, self._metric)
+            if not addresses:
+                return False
+            self._trace = diagnostics.Trace.of_plain(targets, gradients, addresses)
         self._report_overflow(gradients)
-        # A DTensor is written through its local part.
-        written = gradients if self._prepared is None else [gradient._local_tensor for gradient in gradients]
-        self._trace = diagnostics.Trace.of_written(targets, gradients, written)
         return True
 
     def _direct_local(self, work: list[tuple[Target, ColumnView]], metric: Operator) -> None:
@@ -289,14 +295,15 @@ class DirectedStep:
         """Report overflow caused by directing to the gradient scaler, which checks before a fused step."""
         if not directed or not (reports := overflow_flags(self.optimizer)):
             return
-        flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
-        if sharded_gradients := [g for g in directed if is_dtensor(g)]:
-            from riesz import sharded
+        with torch.no_grad():
+            flags = [torch.isfinite(g).all() for g in directed if not is_dtensor(g)]
+            if sharded_gradients := [g for g in directed if is_dtensor(g)]:
+                from riesz import sharded
 
-            flags.append(sharded.all_finite(sharded_gradients))
-        finite = torch.stack([flag.to(reports[0].device) for flag in flags]).all()
-        for report in reports:
-            report.copy_(torch.maximum(report, (~finite).to(report)))
+                flags.append(sharded.all_finite(sharded_gradients))
+            finite = torch.stack([flag.to(reports[0].device) for flag in flags]).all()
+            for report in reports:
+                report.copy_(torch.maximum(report, (~finite).to(report)))
 
 
 def _same_but_for_numbers(a: Operator, b: Operator) -> bool:

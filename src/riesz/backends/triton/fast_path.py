@@ -48,7 +48,7 @@ class TritonFastPath:
     """One launch per dtype on a list of gradients like the one it is made from.
 
     Addresses are read at every call; shape, strides, dtype, device and kind of every tensor are compared. If anything
-    differs, the call returns False with nothing touched.
+    differs, nothing is touched and the call returns no addresses.
     """
 
     def __init__(self, gradients: Sequence[Tensor], columns: Sequence[ColumnView], geometries: Sequence[Geometry]):
@@ -76,16 +76,16 @@ class TritonFastPath:
             geometries.append(geometry)
         return cls(gradients, columns, geometries)
 
-    def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> bool:
+    def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> Sequence[int]:
         if opaque_operator.is_watched() or is_capturing(self._device):
-            return False
+            return ()
         # One set of tables per stream, see `kept_table`.
         key = type(metric), stream_of(self._device)
         if key not in self._launches:
             self._launches[key] = self._build(metric, key[1])
         launches = self._launches[key]
         if launches is None or not self._matches(gradients):
-            return False
+            return ()
         tensors: list[Any] = list(gradients)
         pointers = list(map(Tensor.data_ptr, tensors))
         known = self._numbers
@@ -95,15 +95,15 @@ class TritonFastPath:
             # threads that share this path must never take one metric's numbers for another's.
             self._numbers = known if all(isinstance(number, float) for number in metric.native_numbers()) else None
         if 0 in pointers:
-            return False
+            return ()
         prepared = [launch.prepare(pointers, known[1]) for launch in launches]
         if None in prepared:
-            return False
+            return ()
         for start in prepared:
             assert start is not None
             start()
         opaque_operator.count_writes(tensors)
-        return True
+        return pointers
 
     def _build(self, metric: Operator, stream: int) -> list[_Launch] | None:
         kernel = kernel_of(metric)
