@@ -29,7 +29,7 @@ LONGEST_STRIP = 1 << 20
 _native: Native | str = load()
 
 
-def _refuses(gradient: Tensor) -> str | None:
+def _refusal_reason(gradient: Tensor) -> str | None:
     if not gradient.is_cpu:
         return f"it is on {gradient.device}"
     if gradient.dtype not in DTYPES:
@@ -167,9 +167,9 @@ opaque_operator.implement("CPU", _op)
 CPU = Backend(
     name="cpu",
     summary="compiled kernels" + (f" ({_native.instructions})" if isinstance(_native, Native) else ""),
-    rank=10,
-    missing=lambda: _native if isinstance(_native, str) else None,
-    refuses=_refuses,
+    auto_order=10,
+    missing_reason=lambda: _native if isinstance(_native, str) else None,
+    refusal_reason=_refusal_reason,
     direct_=_direct_,
     device="cpu",
     fast_path=CpuFastPath.of,

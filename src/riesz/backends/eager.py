@@ -43,8 +43,8 @@ def _direct_batch_(batch: Sequence[ColumnView], metric: Operator) -> None:
 EAGER = Backend(
     name="eager",
     summary="plain torch on any device and dtype",
-    rank=100,
-    missing=lambda: None,
-    refuses=lambda gradient: None,
+    auto_order=100,
+    missing_reason=lambda: None,
+    refusal_reason=lambda gradient: None,
     direct_=_direct_,
 )

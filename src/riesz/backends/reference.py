@@ -41,8 +41,8 @@ def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
 REFERENCE = Backend(
     name="reference",
     summary="dense circulant in float64: the specification, slow",
-    rank=None,
-    missing=lambda: None,
-    refuses=lambda gradient: None,
+    auto_order=None,
+    missing_reason=lambda: None,
+    refusal_reason=lambda gradient: None,
     direct_=_direct_,
 )

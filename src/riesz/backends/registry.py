@@ -1,8 +1,8 @@
 """The registry of backends: which are available, which one "auto" picks, and why not the others.
 
 What a backend must offer:
-- `missing()`: None, or why it is not available on this machine;
-- `refuses(gradient)`: None, or why it cannot serve this tensor;
+- `missing_reason()`: None, or why it is not available on this machine;
+- `refusal_reason(gradient)`: None, or why it cannot serve this tensor;
 - `direct_(columns, metric)`: apply the metric in place to every column view, none of which it refused.
 The metric's numbers may be 0-d tensors; a backend must not keep them from one call to the next.
 And what it may offer:
@@ -11,7 +11,7 @@ And what it may offer:
   without opening it and returns the addresses it wrote; none, with nothing touched, if the list differs;
 - `note()`: None, or what a user should know of it although it is available.
 
-A new backend calls `register`. "auto" takes the first in order of rank that is available and does not refuse; an
+A new backend calls `register`. "auto" takes the first in `auto_order` that is available and does not refuse; an
 explicit choice that is not available raises.
 """
 
@@ -34,9 +34,9 @@ class Backend:
 
     name: str  # what users call it
     summary: str  # one line on what it is
-    rank: int | None  # "auto" tries lower ranks first; None is never picked by "auto"
-    missing: Callable[[], str | None]
-    refuses: Callable[[Tensor], str | None]
+    auto_order: int | None  # "auto" tries lower numbers first; None is never picked by "auto"
+    missing_reason: Callable[[], str | None]
+    refusal_reason: Callable[[Tensor], str | None]
     direct_: Callable[[Sequence[ColumnView], Operator], None]
     device: str | None = None
     fast_path: Callable[[Sequence[Tensor], Sequence[ColumnView]], FastPath | None] | None = None
@@ -63,7 +63,7 @@ def check_name(name: object) -> None:
         raise TypeError(f"backend: expected one of {allowed}, got {name!r} of type {type(name).__name__}")
     if name not in allowed:
         raise ValueError(f"backend: expected one of {allowed}, got {name!r}")
-    if name != "auto" and (reason := _backends[name].missing()) is not None:
+    if name != "auto" and (reason := _backends[name].missing_reason()) is not None:
         raise RuntimeError(f"backend {name!r} is not available: {reason}")
 
 
@@ -71,14 +71,14 @@ def choose(name: str, gradient: Tensor) -> Backend:
     """The backend that will serve this gradient under the name the user chose."""
     if name != "auto":
         backend = _backends[name]
-        if (reason := backend.refuses(gradient)) is not None:
+        if (reason := backend.refusal_reason(gradient)) is not None:
             raise ValueError(f"backend {name!r} cannot serve a gradient of shape {tuple(gradient.shape)}: {reason}")
         return backend
     reasons = []
-    for backend in _by_rank():
-        if (reason := backend.missing()) is not None:
+    for backend in _in_auto_order():
+        if (reason := backend.missing_reason()) is not None:
             _announce(backend, reason, gradient)
-        elif (reason := backend.refuses(gradient)) is None:
+        elif (reason := backend.refusal_reason(gradient)) is None:
             return backend
         reasons.append(f"{backend.name}: {reason}")
     raise ValueError(
@@ -94,9 +94,9 @@ def _announce(backend: Backend, reason: str, gradient: Tensor) -> None:
         logging.getLogger("riesz").warning("backend %r is missing, a slower one serves: %s", backend.name, reason)
 
 
-def _by_rank() -> list[Backend]:
-    ranked = [(b.rank, b.name, b) for b in _backends.values() if b.rank is not None]
-    return [backend for _, _, backend in sorted(ranked, key=lambda row: row[:2])]
+def _in_auto_order() -> list[Backend]:
+    ordered = [(b.auto_order, b.name, b) for b in _backends.values() if b.auto_order is not None]
+    return [backend for _, _, backend in sorted(ordered, key=lambda row: row[:2])]
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,13 @@ def backends() -> Statuses:
         >>> [status.name for status in riesz.backends() if status.available]  # doctest: +ELLIPSIS
         [...'eager'...]
     """
-    ranked = _by_rank()
-    first = next((b.name for b in ranked if b.missing() is None), None)
+    ordered = _in_auto_order()
+    first = next((b.name for b in ordered if b.missing_reason() is None), None)
     statuses = []
-    for backend in [*ranked, *(b for b in _backends.values() if b.rank is None)]:
-        missing = backend.missing()
+    for backend in [*ordered, *(b for b in _backends.values() if b.auto_order is None)]:
+        missing = backend.missing_reason()
         picked = backend.name == first
-        why = missing or ("" if picked else "only on request" if backend.rank is None else f"{first} comes first")
+        why = missing or ("" if picked else "only on request" if backend.auto_order is None else f"{first} comes first")
         reasons = "; ".join(filter(None, (why, backend.note())))
         statuses.append(Status(backend.name, backend.summary, missing is None, picked, reasons))
     return Statuses(statuses)

@@ -45,11 +45,11 @@ def _why_missing(interpreted: bool) -> str | None:
     return None
 
 
-def _missing() -> str | None:
+def _missing_reason() -> str | None:
     return _why_missing(_is_interpreted())
 
 
-def _refuses(gradient: Tensor) -> str | None:
+def _refusal_reason(gradient: Tensor) -> str | None:
     if not gradient.is_cuda and not (_is_interpreted() and gradient.is_cpu):
         return f"it is on {gradient.device}"
     if gradient.dtype not in DTYPES:
@@ -62,9 +62,9 @@ opaque_operator.implement("CUDA", implementation)
 TRITON = Backend(
     name="triton",
     summary="Triton kernels on CUDA and HIP devices",
-    rank=20,
-    missing=_missing,
-    refuses=_refuses,
+    auto_order=20,
+    missing_reason=_missing_reason,
+    refusal_reason=_refusal_reason,
     direct_=direct_,
     device="cuda",
     fast_path=TritonFastPath.of,
