@@ -171,6 +171,5 @@ CPU = Backend(
     missing_reason=lambda: _native if isinstance(_native, str) else None,
     refusal_reason=_refusal_reason,
     direct_=_direct_,
-    device="cpu",
     fast_path=CpuFastPath.of,
 )

@@ -1,6 +1,5 @@
 """From gradients opened as columns to the backends that serve them; a list like the last one takes a shorter path."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
@@ -14,11 +13,12 @@ from riesz.metrics import Operator
 @torch.no_grad()
 def direct_(columns: Sequence[ColumnView], metric: Operator, backend: str) -> None:
     """Direct gradients that were checked and opened, each with the backend that serves it."""
-    by_backend: defaultdict[Backend, list[ColumnView]] = defaultdict(list)
+    by_backend: dict[str, tuple[Backend, list[ColumnView]]] = {}
     for opened in columns:
         if opened.view.numel() > 0:
-            by_backend[choose(backend, opened.view)].append(opened)
-    for chosen, served in by_backend.items():
+            chosen = choose(backend, opened.view)
+            by_backend.setdefault(chosen.name, (chosen, []))[1].append(opened)
+    for chosen, served in by_backend.values():
         chosen.direct_(served, metric)
 
 

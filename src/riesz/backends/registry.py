@@ -6,13 +6,12 @@ What a backend must offer:
 - `direct_(columns, metric)`: apply the metric in place to every column view, none of which it refused.
 The metric's numbers may be 0-d tensors; a backend must not keep them from one call to the next.
 And what it may offer:
-- `device`: the kind of device it is made for; where it is missing there, "auto" logs once that another one serves;
 - `fast_path(gradients, columns)`: None, or a function `(gradients, metric)` that directs a list like this one again
   without opening it and returns the addresses it wrote; none, with nothing touched, if the list differs;
 - `note()`: None, or what a user should know of it although it is available.
 
-A new backend calls `register`. "auto" takes the first in `auto_order` that is available and does not refuse; an
-explicit choice that is not available raises.
+A new backend calls `register`. "auto" takes the first in `auto_order` that does not refuse and is available,
+and logs once where one is missing that would serve; an explicit choice that is not available raises.
 """
 
 import logging
@@ -38,7 +37,6 @@ class Backend:
     missing_reason: Callable[[], str | None]
     refusal_reason: Callable[[Tensor], str | None]
     direct_: Callable[[Sequence[ColumnView], Operator], None]
-    device: str | None = None
     fast_path: Callable[[Sequence[Tensor], Sequence[ColumnView]], FastPath | None] | None = None
     note: Callable[[], str | None] = lambda: None
 
@@ -76,10 +74,13 @@ def choose(name: str, gradient: Tensor) -> Backend:
         return backend
     reasons = []
     for backend in _in_auto_order():
-        if (reason := backend.missing_reason()) is not None:
-            _announce(backend, reason, gradient)
-        elif (reason := backend.refusal_reason(gradient)) is None:
-            return backend
+        # A backend that would not serve it is not asked whether it is here, which may mean to look for a library.
+        reason = backend.refusal_reason(gradient)
+        if reason is None:
+            reason = backend.missing_reason()
+            if reason is None:
+                return backend
+            _announce(backend, reason)
         reasons.append(f"{backend.name}: {reason}")
     raise ValueError(
         f"no backend serves a gradient of shape {tuple(gradient.shape)} ({type(gradient).__name__}, {gradient.dtype}, "
@@ -87,9 +88,9 @@ def choose(name: str, gradient: Tensor) -> Backend:
     )
 
 
-def _announce(backend: Backend, reason: str, gradient: Tensor) -> None:
+def _announce(backend: Backend, reason: str) -> None:
     # Logged, not warned: a strict filter for warnings must not turn a slower backend into an error.
-    if backend.device == gradient.device.type and backend.name not in _announced:
+    if backend.name not in _announced:
         _announced.add(backend.name)
         logging.getLogger("riesz").warning("backend %r is missing, a slower one serves: %s", backend.name, reason)
 

@@ -13,7 +13,7 @@ import riesz
 from cases import LAYOUTS, METRICS, TOLERANCE, by_hand, laid_out, random_operator, relative_error
 from riesz.backends import register
 from riesz.backends.reference import dense
-from riesz.backends.registry import Backend, _backends
+from riesz.backends.registry import Backend, _announced, _backends
 from riesz.layout.axis import Axis
 
 BACKENDS = [status.name for status in riesz.backends() if status.available and status.name != "reference"]
@@ -108,13 +108,29 @@ def test_auto_takes_the_first_in_rank_that_does_not_refuse():
         del _backends["picky"]
 
 
-def test_a_backend_that_is_missing_raises_when_asked_for_and_is_passed_over_by_auto():
+def test_a_backend_that_is_missing_raises_when_asked_for_and_is_passed_over_by_auto(caplog):
     register(Backend("absent", "", 0, lambda: "no such device", lambda g: None, lambda jobs, metric: None))
     try:
         with pytest.raises(RuntimeError, match="'absent' is not available: no such device"):
             riesz.precondition_(torch.ones(3), riesz.ReweightedL2(), backend="absent")
         status = {s.name: s for s in riesz.backends()}["absent"]
         assert (status.available, status.picked, status.reason) == (False, False, "no such device")
-        assert riesz.precondition_(torch.ones(2), riesz.ReweightedL2()).tolist() == [2, 2]
+        for _ in range(2):
+            assert riesz.precondition_(torch.ones(2), riesz.ReweightedL2()).tolist() == [2, 2]
+        assert caplog.messages == ["backend 'absent' is missing, a slower one serves: no such device"]
     finally:
         del _backends["absent"]
+        _announced.discard("absent")
+
+
+def test_a_backend_that_refuses_is_not_asked_whether_it_is_here():
+    """Triton's would look for a library on every machine, and torch.compile cannot trace that."""
+
+    def missing():
+        raise AssertionError("asked")
+
+    register(Backend("elsewhere", "", 0, missing, lambda g: "it is on a CPU", lambda jobs, metric: None))
+    try:
+        assert riesz.precondition_(torch.ones(2), riesz.ReweightedL2()).tolist() == [2, 2]
+    finally:
+        del _backends["elsewhere"]

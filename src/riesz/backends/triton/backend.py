@@ -66,7 +66,6 @@ TRITON = Backend(
     missing_reason=_missing_reason,
     refusal_reason=_refusal_reason,
     direct_=direct_,
-    device="cuda",
     fast_path=TritonFastPath.of,
     note=verify.note,
 )
