@@ -5,8 +5,6 @@ A `SumExchange` sends sums of all columns of some batches in one collective, and
 Shape suffixes: L the rows of this rank, C columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate

@@ -2,8 +2,6 @@
 which ranks that wait for each other in different collectives notice it, which no collective can tell them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import time

@@ -12,8 +12,6 @@ The directed axis is read as one long line of `groups * n` rows, the groups of a
 holds runs of it, in the order of its memory: one run under FSDP, several where shards are strided or span groups.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -200,7 +198,7 @@ class ShardLayout:
     runs: tuple[tuple[Run, ...], ...]
 
     @classmethod
-    def of(cls, tensor: DTensor, axis: Axis, what: str) -> ShardLayout:
+    def of(cls, tensor: DTensor, axis: Axis, what: str) -> "ShardLayout":
         """Read a DTensor's layout, or raise if it cannot be directed along this axis. Nothing is communicated."""
         check_torch(torch.__version__, what)
         mesh, shape = tensor.device_mesh, tuple(tensor.shape)

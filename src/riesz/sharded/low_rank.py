@@ -13,8 +13,6 @@ Shape suffixes: K terms, L rows of a run, R runs of one column, C columns, W ran
 float64 but for those sums that are sent in float32.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
