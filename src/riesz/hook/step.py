@@ -8,8 +8,6 @@ Requirements it meets:
 - nothing is read back from the device.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -272,7 +270,7 @@ class DirectedStep:
         for (target, home), copy in zip(work, copies, strict=True):
             controls.put_back(home, copy, target.name, self._control)
 
-    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> PreparedStep | None:
+    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> "PreparedStep | None":
         """Start to direct the DTensors among the gradients; None if there are none."""
         gradients = {id(target): gradient for target, gradient in present}
         # Those without a gradient count too: every rank must expect the same, and raise if another has one.

@@ -7,7 +7,7 @@ other's columns or waiting for ever. On an accelerator the comparison waits for 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -29,20 +29,17 @@ KEEP_BYTES = 64 << 20
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
-class Exchange:
+class Exchange(Protocol):
     """Collectives and the computation around them: laid out once, used at every step."""
 
     def start(self) -> None:
         """Pack what other ranks need, and begin to send it."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Wait for what other ranks send, and direct in place. Raises on all ranks if their work differs."""
-        raise NotImplementedError
 
     def drop_buffers(self) -> None:
         """Free what is kept from step to step."""
-        raise NotImplementedError
 
 
 def padded(size: int) -> int:

@@ -1,7 +1,5 @@
 """`riesz compare path/to/script.py:function`."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shlex
@@ -158,7 +156,7 @@ def _run(options: Options, command: list[str]) -> None:
         webbrowser.open(output.resolve().as_uri())
 
 
-def _content(kind: Format, answer: Answer, output: Path, runs: Path, title: str) -> str:
+def _content(kind: "Format", answer: "Answer", output: Path, runs: Path, title: str) -> str:
     """The page of the answer as text of that format."""
     from riesz_lab.comparison.record import make_record
     from riesz_lab.report.compare_page import compare_content, sequential_table
@@ -179,7 +177,7 @@ def _content(kind: Format, answer: Answer, output: Path, runs: Path, title: str)
     return html(page) if kind == "html" else markdown(page)
 
 
-def statistics(answer: Answer) -> str:
+def statistics(answer: "Answer") -> str:
     """The table below the answer: of a fixed number of pairs, or of a sequence of looks, never of both."""
     from riesz_lab.report.compare_page import sequential_table
     from riesz_lab.report.comparison_view import format_comparisons
