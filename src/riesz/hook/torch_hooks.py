@@ -81,10 +81,6 @@ def hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, 
 
 def own_copy_method(optimizer: torch.optim.Optimizer) -> str | None:
     """The method by which a class copies its instances itself, without our hooks; None if it does not."""
-    kind = type(optimizer)
-    if hasattr(kind, "__deepcopy__"):
-        return "__deepcopy__"
-    for name in ("__reduce__", "__reduce_ex__"):
-        if getattr(kind, name) is not getattr(object, name):
-            return name
-    return None
+    methods = ("__deepcopy__", "__reduce__", "__reduce_ex__")
+    own = (name for name in methods if getattr(type(optimizer), name, None) is not getattr(object, name, None))
+    return next(own, None)
