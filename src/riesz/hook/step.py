@@ -8,7 +8,6 @@ Requirements it meets:
 - nothing is read back from the device.
 """
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -126,7 +125,7 @@ class DirectedStep:
     # -- the metric and the plan -----------------------------------------------------------------------------------
 
     def _set_metric(self, metric: Operator) -> None:
-        if _same_but_for_numbers(metric, self._metric):
+        if type(metric) is type(self._metric) and metric.fixed_settings() == self._metric.fixed_settings():
             for name in metric.tunable_fields:
                 getattr(self._tensor_metric, name).fill_(getattr(metric, name))
         else:
@@ -302,9 +301,3 @@ class DirectedStep:
             finite = torch.stack([flag.to(reports[0].device) for flag in flags]).all()
             for report in reports:
                 report.copy_(torch.maximum(report, (~finite).to(report)))
-
-
-def _same_but_for_numbers(a: Operator, b: Operator) -> bool:
-    """Whether two metrics differ in their numbers alone."""
-    flags = [field.name for field in fields(a) if field.name not in a.tunable_fields]
-    return type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in flags)

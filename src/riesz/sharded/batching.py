@@ -298,7 +298,7 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
     return [
         (
             type(batch.metric).__name__,
-            fixed_settings(batch.metric),
+            batch.metric.fixed_settings(),
             batch.rows.n,
             batch.rows.groups,
             str(batch.dtype),
@@ -306,11 +306,6 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
         )
         for batch in batches
     ]
-
-
-def fixed_settings(metric: Operator) -> list[object]:
-    names = [field.name for field in metric.settings() if field.name not in metric.tunable_fields]
-    return [getattr(metric, name) for name in names]
 
 
 def tunable_numbers(metrics: Iterable[Operator]) -> list[float]:

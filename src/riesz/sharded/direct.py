@@ -27,7 +27,7 @@ from riesz.backends.tensor_guard import TensorGuard
 from riesz.control import Control, controlled, put_back
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
-from riesz.sharded.batching import batch_columns, describe_metric, fixed_settings, tunable_numbers
+from riesz.sharded.batching import batch_columns, describe_metric, tunable_numbers
 from riesz.sharded.collectives import AllReduce, Exchange, WholeSums
 from riesz.sharded.groups import RankGroup, Watch, digest, rank_group, watch_of
 from riesz.sharded.layout import LocalPart, local_of, open_part
@@ -301,7 +301,7 @@ def _work_by_watch(parts: Sequence[LocalPart]) -> dict[Watch, int]:
 
 def _described(one: Item | LocalPart) -> tuple[object, ...]:
     """Name, axis, and the metric but for its numbers."""
-    return one.name, one.axis, one.metric.kind_name(), fixed_settings(one.metric)
+    return one.name, one.axis, one.metric.kind_name(), one.metric.fixed_settings()
 
 
 def _layout(parameter: Any) -> tuple[object, ...]:
