@@ -1,17 +1,11 @@
 """Tables for the terminal: plain text, so that they can be pasted and piped."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Columns under a head and a rule; those in `right` are flushed right."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (head, *rows)
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under a head and a rule."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    rule = ["-" * width for width in widths]
+    lines = (map(str.ljust, row, widths) for row in (head, rule, *rows))
+    return "\n".join("  ".join(cells).rstrip() for cells in lines)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+import torch
 
 import riesz
 from riesz_lab import models
@@ -205,7 +206,9 @@ def test_the_parameters_of_recipes_are_those_of_their_models(name):
     discriminator = 0
     if config.task == "generation":
         # One-hot classes and void, and an edge map where the dataset has instances, which Cityscapes alone has.
-        shapes = {"channels": generation._channels(classes, config.dataset == "cityscapes"), "classes": 3}
-        discriminator = generation._discriminator_size(config.discriminator_options, shapes["channels"] + 3)
+        shapes = {"channels": classes + 1 + (config.dataset == "cityscapes"), "classes": 3}
+        with torch.device("meta"):
+            built = generation._discriminator(config.discriminator_options)(shapes["channels"] + 3)
+        discriminator = models.parameters(built)
     counted = models.count(config.model, task=config.task, options=config.model_options, **shapes)
     assert costs.parameters(config) == counted + discriminator

@@ -26,46 +26,31 @@ _NONE = torch.zeros(0, 0, dtype=torch.float64)
 
 @dataclass(frozen=True)
 class RunNumbers:
-    """What a run needs of its metric's numbers; runs of the same rows share it. The defaults are for whole columns.
+    """What a run needs of its metric's numbers; runs of the same rows share it. The defaults are for whole columns."""
 
-    Attributes:
-        metric: what the run solves by itself.
-        table_KL: the weights of the sums of each column, in float64; no rows where nothing is sent.
-        coupling: starting values per sum of each partner, of shape (3, partners * K).
-        alone: starting values per sum of the run's own, of shape (3, K); None where the kernels must work them out.
-    """
-
-    metric: Operator
-    table_KL: Tensor = _NONE
-    coupling: Tensor = _NONE
+    metric: Operator  # what the run solves by itself
+    table_KL: Tensor = _NONE  # the weights of the sums of each column, in float64; no rows where nothing is sent
+    coupling: Tensor = _NONE  # starting values per sum of each partner, of shape (3, partners * K)
+    # Starting values per sum of the run's own, of shape (3, K); None where the kernels must work them out.
     alone: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class ShardRun:
-    """A run of rows of some columns of one gradient: entry (row, column) is `data[row * stride + column]`.
-
-    Attributes:
-        rows, columns, stride, dtype: of the block of memory.
-        numbers: what changes with the metric.
-        exact: how many of the sums, from the first, are stored in float64; the others have `inexact_dtype`.
-        lead: entries from one sum of a column to the next.
-        exact_offset, inexact_offset: bytes from the start of the buffer to this run's first sums.
-        solves_alone: whether the solution starts from that of the run by itself.
-        partner_offsets: by partner, the bytes to its exact and to its inexact sums in what is received.
-    """
+    """A run of rows of some columns of one gradient: entry (row, column) is `data[row * stride + column]`."""
 
     rows: int
     columns: int
     stride: int
     dtype: torch.dtype
-    numbers: RunNumbers
-    exact: int = 0
-    inexact_dtype: torch.dtype = torch.float64
-    lead: int = 0
-    exact_offset: int = 0
+    numbers: RunNumbers  # what changes with the metric
+    exact: int = 0  # how many of the sums, from the first, are stored in float64
+    inexact_dtype: torch.dtype = torch.float64  # of the others
+    lead: int = 0  # entries from one sum of a column to the next
+    exact_offset: int = 0  # bytes from the start of the buffer to this run's first sums, of either kind
     inexact_offset: int = 0
-    solves_alone: bool = True
+    solves_alone: bool = True  # whether the solution starts from that of the run by itself
+    # By partner, the bytes to its exact and to its inexact sums in what is received.
     partner_offsets: tuple[tuple[int, int], ...] = ()
 
 

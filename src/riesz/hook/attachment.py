@@ -154,7 +154,7 @@ class Attachment(DirectedStep):
         if getattr(self.optimizer.__dict__.get("__getstate__"), "__self__", None) is self:
             del self.optimizer.__dict__["__getstate__"]
             self._forget_schedule()
-        self._trace, self._fast_path, self._prepared, self._prepared_steps = None, FastPathCache(), None, None
+        self.__dict__.update(_without_gradients())
 
     def _forget_schedule(self) -> None:
         for key in (STEP_KEY, SCHEDULED_KEY):
@@ -195,14 +195,8 @@ class Attachment(DirectedStep):
         raise TypeError("an Attachment cannot be copied by itself: deepcopy the optimizer, or attach anew")
 
     def __getstate__(self) -> dict[str, Any]:
-        # A fast path and a trace describe gradients, and a copy has others.
-        return {
-            **self.__dict__,
-            "_fast_path": FastPathCache(),
-            "_prepared": None,
-            "_prepared_steps": None,
-            "_trace": None,
-        }
+        # A copy has other gradients.
+        return self.__dict__ | _without_gradients()
 
     def _optimizer_getstate(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(type(self.optimizer).__getstate__(self.optimizer))
@@ -212,6 +206,11 @@ class Attachment(DirectedStep):
                 ("riesz", hook) for hook in hooks.values() if getattr(hook, "__self__", None) is self
             )
         return state | {"__getstate__": self._optimizer_getstate}
+
+
+def _without_gradients() -> dict[str, Any]:
+    """The parts of an attachment that describe gradients, as they are before the first step."""
+    return {"_fast_path": FastPathCache(), "_prepared": None, "_prepared_steps": None, "_trace": None}
 
 
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:

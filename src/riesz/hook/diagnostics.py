@@ -164,6 +164,4 @@ def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, shuffled: bool
         columns_ONI = metric.apply_inverse(columns_ONI.index_select(1, order))[:, order.argsort()]
     else:
         columns_ONI = metric.apply_inverse(columns_ONI)
-    f = torch.empty_like(g)
-    ColumnView.open(f, axis).write(columns_ONI)
-    return f
+    return opened.unfold(columns_ONI, g)

@@ -38,17 +38,11 @@ class Report(tuple[Record, ...]):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the last step did to one parameter's gradient.
+    """What the last step did to one parameter's gradient."""
 
-    Attributes:
-        name: the parameter.
-        ratio: |g| / |f|, the directed gradient's norm over the original's.
-        cosine: cos(f, g), positive for a descent direction.
-    """
-
-    name: str
-    ratio: float
-    cosine: float
+    name: str  # of the parameter
+    ratio: float  # |g| / |f|, the directed gradient's norm over the original's
+    cosine: float  # cos(f, g), positive for a descent direction
 
 
 class Diagnoses(tuple[Diagnosis, ...]):

@@ -8,9 +8,6 @@ Requirements it meets:
 - nothing is read back from the device.
 """
 
-from __future__ import annotations
-
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -128,7 +125,7 @@ class DirectedStep:
     # -- the metric and the plan -----------------------------------------------------------------------------------
 
     def _set_metric(self, metric: Operator) -> None:
-        if _same_but_for_numbers(metric, self._metric):
+        if type(metric) is type(self._metric) and metric.fixed_settings() == self._metric.fixed_settings():
             for name in metric.tunable_fields:
                 getattr(self._tensor_metric, name).fill_(getattr(metric, name))
         else:
@@ -272,7 +269,7 @@ class DirectedStep:
         for (target, home), copy in zip(work, copies, strict=True):
             controls.put_back(home, copy, target.name, self._control)
 
-    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> PreparedStep | None:
+    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> "PreparedStep | None":
         """Start to direct the DTensors among the gradients; None if there are none."""
         gradients = {id(target): gradient for target, gradient in present}
         # Those without a gradient count too: every rank must expect the same, and raise if another has one.
@@ -304,9 +301,3 @@ class DirectedStep:
             finite = torch.stack([flag.to(reports[0].device) for flag in flags]).all()
             for report in reports:
                 report.copy_(torch.maximum(report, (~finite).to(report)))
-
-
-def _same_but_for_numbers(a: Operator, b: Operator) -> bool:
-    """Whether two metrics differ in their numbers alone."""
-    flags = [field.name for field in fields(a) if field.name not in a.tunable_fields]
-    return type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in flags)

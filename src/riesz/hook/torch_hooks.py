@@ -2,6 +2,7 @@
 
 import sys
 from collections import OrderedDict
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -48,11 +49,9 @@ def overflow_flags(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     found_inf = getattr(optimizer, "found_inf", None)
     if not isinstance(found_inf, Tensor):
         return []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame, _ in walk_stack(sys._getframe(1)):
         if frame.f_code is SCALER_CODE and frame.f_locals.get("optimizer") is optimizer:
             return [found_inf, *frame.f_locals["optimizer_state"]["found_inf_per_device"].values()]
-        frame = frame.f_back
     return [found_inf]
 
 
@@ -62,12 +61,10 @@ def groups_before_sharing() -> list[dict[str, Any]] | None:
     The local optimizer gets this rank's share of the parameters, which may hold nothing to direct.
     """
     zero: Any = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
-    frame: FrameType | None = sys._getframe(1) if zero is not None else None
-    while frame is not None:
+    for frame, _ in walk_stack(sys._getframe(1)) if zero is not None else ():
         if frame.f_code is zero.ZeroRedundancyOptimizer._init_local_optimizer.__code__:
             groups: list[dict[str, Any]] = frame.f_locals["self"].param_groups
             return groups
-        frame = frame.f_back
     return None
 
 
@@ -84,10 +81,6 @@ def hook_tables(optimizer: torch.optim.Optimizer) -> dict[str, OrderedDict[Any, 
 
 def own_copy_method(optimizer: torch.optim.Optimizer) -> str | None:
     """The method by which a class copies its instances itself, without our hooks; None if it does not."""
-    kind = type(optimizer)
-    if hasattr(kind, "__deepcopy__"):
-        return "__deepcopy__"
-    for name in ("__reduce__", "__reduce_ex__"):
-        if getattr(kind, name) is not getattr(object, name):
-            return name
-    return None
+    methods = ("__deepcopy__", "__reduce__", "__reduce_ex__")
+    own = (name for name in methods if getattr(type(optimizer), name, None) is not getattr(object, name, None))
+    return next(own, None)

@@ -7,25 +7,15 @@ from riesz.layout.axis import Axis
 
 @dataclass(frozen=True)
 class Record:
-    """What happens to one parameter.
+    """What happens to one parameter."""
 
-    Attributes:
-        name: its name in the model, or its position in the optimizer.
-        layer: the class of the layer it serves, empty without a model.
-        shape: its shape.
-        where: the directed axis and its groups, None where none was chosen.
-        applied: whether its gradient is directed.
-        reason: why not; empty if it is.
-        metric: the metric of its param group where that overrides the attachment's, else empty.
-    """
-
-    name: str
-    layer: str
+    name: str  # in the model, or its position in the optimizer
+    layer: str  # the class of the layer it serves, empty without a model
     shape: tuple[int, ...]
-    where: Axis | None
-    applied: bool
-    reason: str
-    metric: str = ""
+    where: Axis | None  # the directed axis and its groups, None where none was chosen
+    applied: bool  # whether its gradient is directed
+    reason: str  # why not; empty if it is
+    metric: str = ""  # that of its param group where it overrides the attachment's, else empty
 
     @property
     def axis(self) -> int | str | None:

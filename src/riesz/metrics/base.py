@@ -168,8 +168,7 @@ class Metric(Operator):
 
     def _damps(self, n: int) -> bool:
         """Whether the highest mode of an axis is damped so far below the lowest that float32 loses its digits."""
-        numbers = (self.strength, self.scale, self.blend)
-        if any(isinstance(number, Tensor) for number in numbers) and circulant.is_traced():
+        if any(isinstance(number, Tensor) for number in self.native_numbers()) and circulant.is_traced():
             return True  # no graph may depend on their values
         waves = (4 * math.sin(math.pi * k / n) ** 2 for k in (1, n // 2))
         lowest, highest = (self.smoothing_factor(n, wave) for wave in waves) if n > 2 else (1.0, 1.0)

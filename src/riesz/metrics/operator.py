@@ -143,6 +143,10 @@ class Operator:
         """How strongly it smooths, 1 where there is nothing to set: a float, or a 0-d tensor after `as_tensors`."""
         return 1.0 if self.strength_field is None else getattr(self, self.strength_field)
 
+    def fixed_settings(self) -> list[object]:
+        """The values of the settings that are not tunable."""
+        return [getattr(self, field.name) for field in self.settings() if field.name not in self.tunable_fields]
+
     def native_numbers(self) -> tuple[Any, Any, Any]:
         """Strength, scale and blend, as the compiled kernels take them."""
         return self.strength, 1.0, 0.0

@@ -5,8 +5,6 @@ A `SumExchange` sends sums of all columns of some batches in one collective, and
 Shape suffixes: L the rows of this rank, C columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -300,7 +298,7 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
     return [
         (
             type(batch.metric).__name__,
-            fixed_settings(batch.metric),
+            batch.metric.fixed_settings(),
             batch.rows.n,
             batch.rows.groups,
             str(batch.dtype),
@@ -308,11 +306,6 @@ def describe_layout(batches: Sequence[ColumnBatch]) -> object:
         )
         for batch in batches
     ]
-
-
-def fixed_settings(metric: Operator) -> list[object]:
-    names = [field.name for field in metric.settings() if field.name not in metric.tunable_fields]
-    return [getattr(metric, name) for name in names]
 
 
 def tunable_numbers(metrics: Iterable[Operator]) -> list[float]:

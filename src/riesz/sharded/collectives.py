@@ -6,10 +6,8 @@ parameter without a gradient on one of them, a schedule that differs) all raise 
 other's columns or waiting for ever. On an accelerator the comparison waits for the collective.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -31,20 +29,17 @@ KEEP_BYTES = 64 << 20
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
-class Exchange:
+class Exchange(Protocol):
     """Collectives and the computation around them: laid out once, used at every step."""
 
     def start(self) -> None:
         """Pack what other ranks need, and begin to send it."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Wait for what other ranks send, and direct in place. Raises on all ranks if their work differs."""
-        raise NotImplementedError
 
     def drop_buffers(self) -> None:
         """Free what is kept from step to step."""
-        raise NotImplementedError
 
 
 def padded(size: int) -> int:
@@ -270,31 +265,22 @@ class WholeSums:
 
     def products(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
         """|f|^2, |g|^2 and <f, g> of every gradient."""
-        sums = [
-            self._zeros(part, 3) if f is None or part.local is None else products_of(f, part.local)
-            for part, f in zip(self._parts, originals, strict=True)
-        ]
-        return self._reduced(sums)
+        return self._reduced(originals, products_of)
 
     def norm_ratios(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
         """|f| / |g| of every gradient, without overflow or underflow: 1 for a zero gradient."""
-        sums = []
-        for part, f in zip(self._parts, originals, strict=True):
-            if f is None or part.local is None:
-                sums.append(self._zeros(part, 2 * (len(SCALES) if part.dtype == torch.float64 else 1)))
-            else:
-                sums.append(torch.cat([_squares(f), _squares(part.local)]))
         ratios = []
-        for total in self._reduced(sums):
+        for total in self._reduced(originals, lambda f, g: torch.cat([_squares(f), _squares(g)])):
             norm_f, norm_g = map(_norm, total.chunk(2))
             ratios.append(norm_ratio(norm_f[0], norm_g[0]) * (norm_f[1] / norm_g[1]))
         return ratios
 
-    def _zeros(self, part: LocalPart, count: int) -> Tensor:
-        return torch.zeros(count, dtype=torch.float64, device=part.device)
-
-    def _reduced(self, sums: list[Tensor]) -> list[Tensor]:
-        """Local sums added over all ranks: one all-reduce per rank group."""
+    def _reduced(self, originals: Sequence[Tensor | None], sums_of: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+        """Sums of f and g, of nothing without a gradient, added over all ranks: one all-reduce per rank group."""
+        sums = []
+        for part, f in zip(self._parts, originals, strict=True):
+            nothing = torch.zeros(0, dtype=part.dtype, device=part.device)
+            sums.append(sums_of(nothing, nothing) if f is None or part.local is None else sums_of(f, part.local))
         for group, indices in self._groups.items():
             parts, own = [self._parts[index] for index in indices], [sums[index] for index in indices]
             token = digest([(part.local is not None, len(one)) for part, one in zip(parts, own, strict=True)])

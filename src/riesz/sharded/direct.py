@@ -10,8 +10,6 @@ Requirements it meets:
 - collectives start first; what needs no other rank is computed while they are under way.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ from riesz.backends.tensor_guard import TensorGuard
 from riesz.control import Control, controlled, put_back
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
-from riesz.sharded.batching import batch_columns, describe_metric, fixed_settings, tunable_numbers
+from riesz.sharded.batching import batch_columns, describe_metric, tunable_numbers
 from riesz.sharded.collectives import AllReduce, Exchange, WholeSums
 from riesz.sharded.groups import RankGroup, Watch, digest, rank_group, watch_of
 from riesz.sharded.layout import LocalPart, local_of, open_part
@@ -80,7 +78,7 @@ class PreparedSteps:
 
     def prepare(
         self, items: Sequence[Item], backend: str, control: Control, check: Check | None = None
-    ) -> PreparedStep:
+    ) -> "PreparedStep":
         """How to direct these items: as the last list like it, if that still holds.
 
         Raises where a layout is unsupported. Nothing is touched, and nothing is communicated but for process groups
@@ -104,7 +102,7 @@ class PreparedSteps:
         self.use(known)
         return known
 
-    def use(self, prepared: PreparedStep) -> None:
+    def use(self, prepared: "PreparedStep") -> None:
         """This one is started next: no other keeps its buffers."""
         if self._last is not None and self._last is not prepared:
             self._last.drop_buffers()
@@ -303,7 +301,7 @@ def _work_by_watch(parts: Sequence[LocalPart]) -> dict[Watch, int]:
 
 def _described(one: Item | LocalPart) -> tuple[object, ...]:
     """Name, axis, and the metric but for its numbers."""
-    return one.name, one.axis, one.metric.kind_name(), fixed_settings(one.metric)
+    return one.name, one.axis, one.metric.kind_name(), one.metric.fixed_settings()
 
 
 def _layout(parameter: Any) -> tuple[object, ...]:
@@ -335,7 +333,7 @@ def _exchanges(parts: Sequence[LocalPart], backend: str, permuted: bool) -> list
     """By rank group and strategy, the exchanges of all that is divided."""
     work: dict[tuple[RankGroup, Any], list[Any]] = {}
     for part in parts:
-        if part.group is not None and part.metric.mixes_columns:
+        if part.group is not None and CENTRING.serves(part, permuted):
             work.setdefault((part.group, CENTRING), []).append(part)
     batches = batch_columns(part for part in parts if part.rows is not None)
     for batch, strategy in zip(batches, choose(batches, permuted), strict=True):

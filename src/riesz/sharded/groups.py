@@ -2,8 +2,6 @@
 which ranks that wait for each other in different collectives notice it, which no collective can tell them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import time
@@ -150,21 +148,13 @@ def _store() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class RankGroup:
-    """The ranks of a mesh that differ from this one in some of its dims only.
-
-    Attributes:
-        process_group: their process group.
-        rank: the rank of this process within it.
-        coordinates: by rank of the group, the coordinates on those dims.
-        device: the device of the group's collectives; gradients may be elsewhere (CPU offload).
-        watch: of the mesh.
-    """
+    """The ranks of a mesh that differ from this one in some of its dims only."""
 
     process_group: Any
-    rank: int
-    coordinates: tuple[tuple[int, ...], ...]
-    device: torch.device
-    watch: Watch
+    rank: int  # of this process within the group
+    coordinates: tuple[tuple[int, ...], ...]  # by rank of the group, those on the dims that differ
+    device: torch.device  # of the group's collectives; gradients may be elsewhere (CPU offload)
+    watch: Watch  # of the mesh
 
     @property
     def size(self) -> int:

@@ -12,8 +12,6 @@ The directed axis is read as one long line of `groups * n` rows, the groups of a
 holds runs of it, in the order of its memory: one run under FSDP, several where shards are strided or span groups.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -59,14 +57,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Rows:
-    """How the directed axis is partitioned.
+    """How the directed axis is partitioned."""
 
-    Attributes:
-        n: the length of the axis, within one group of the convolution.
-        runs: by rank of the rank group, its runs in its own order; none crosses from one group to the next.
-    """
-
-    n: int
+    n: int  # the length of the axis, within one group of the convolution
+    # By rank of the rank group, its runs in its own order; none crosses from one group to the next.
     runs: tuple[tuple[Run, ...], ...]
 
     def __post_init__(self) -> None:
@@ -184,23 +178,16 @@ Cuts = tuple[tuple[tuple[int, Cut], ...], ...]
 
 @dataclass(frozen=True)
 class ShardLayout:
-    """How a tensor is laid out on its mesh.
-
-    Attributes:
-        mesh, shape: of the tensor.
-        cuts: the mesh dims that cut each of its dims.
-        partial: the mesh dims on which it is a share of a sum, and how the shares are reduced.
-        runs: by tensor dim, the indices that this rank holds; empty if it is not on the mesh.
-    """
+    """How a tensor is laid out on its mesh."""
 
     mesh: DeviceMesh
     shape: tuple[int, ...]
-    cuts: Cuts
-    partial: tuple[tuple[int, str], ...]
-    runs: tuple[tuple[Run, ...], ...]
+    cuts: Cuts  # the mesh dims that cut each of its dims
+    partial: tuple[tuple[int, str], ...]  # the mesh dims on which it is a share of a sum, and how shares are reduced
+    runs: tuple[tuple[Run, ...], ...]  # by tensor dim, the indices that this rank holds; empty if it is not on the mesh
 
     @classmethod
-    def of(cls, tensor: DTensor, axis: Axis, what: str) -> ShardLayout:
+    def of(cls, tensor: DTensor, axis: Axis, what: str) -> "ShardLayout":
         """Read a DTensor's layout, or raise if it cannot be directed along this axis. Nothing is communicated."""
         check_torch(torch.__version__, what)
         mesh, shape = tensor.device_mesh, tuple(tensor.shape)
@@ -264,30 +251,19 @@ def _unsupported(tensor: DTensor, what: str, why: str) -> ValueError:
 
 @dataclass
 class LocalPart:
-    """This rank's part of one gradient, and the ranks it needs to direct it.
+    """This rank's part of one gradient, and the ranks it needs to direct it."""
 
-    Attributes:
-        name, axis, metric: of the parameter.
-        local: the gradient's own memory on this rank; None where this parameter has no gradient now.
-        dtype, device: of the gradient; the dtype is real if it is complex.
-        layout: how the gradient is laid out.
-        group: the ranks it exchanges sums or columns with; None if it needs no other rank.
-        rows: how the directed axis is partitioned within the group; None if this rank has whole columns.
-        columns: how many columns this rank holds parts of.
-        parts: 2 for a complex gradient, whose real and imaginary parts are columns of their own, else 1.
-    """
-
-    name: str
+    name: str  # of the parameter
     axis: Axis
     metric: Operator
-    local: Tensor | None
-    dtype: torch.dtype
+    local: Tensor | None  # the gradient's own memory on this rank; None where this parameter has no gradient now
+    dtype: torch.dtype  # of the gradient; real if it is complex
     device: torch.device
     layout: ShardLayout
-    group: RankGroup | None
-    rows: Rows | None
-    columns: int
-    parts: int
+    group: RankGroup | None  # the ranks it exchanges sums or columns with; None if it needs no other rank
+    rows: Rows | None  # how the directed axis is partitioned within the group; None if this rank has whole columns
+    columns: int  # how many columns this rank holds parts of
+    parts: int  # 2 for a complex gradient, whose real and imaginary parts are columns of their own, else 1
 
     def open(self) -> ColumnView:
         """The part as columns, where this rank has whole ones."""

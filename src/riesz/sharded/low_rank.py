@@ -13,8 +13,6 @@ Shape suffixes: K terms, L rows of a run, R runs of one column, C columns, W ran
 float64 but for those sums that are sent in float32.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
@@ -72,7 +70,7 @@ class Parabola:
         return self.basis(length).mT / self._units
 
     def basis(self, length: int) -> Tensor:
-        u_L = _from_middle(length) / self.n
+        u_L = (torch.arange(length, dtype=torch.float64) - (length - 1) / 2) / self.n
         return torch.stack([torch.ones_like(u_L), u_L, u_L**2 - self._spread(length)], dim=1)
 
     def starts(self, length: int) -> Tensor:
@@ -231,10 +229,6 @@ def _with(metric: AnyOperator, **values: object) -> AnyOperator:
     out = copy.copy(metric)
     out._set(**values)
     return out
-
-
-def _from_middle(length: int) -> Tensor:
-    return torch.arange(length, dtype=torch.float64) - (length - 1) / 2
 
 
 def _middle(run: Run) -> float:

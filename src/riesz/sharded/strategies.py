@@ -18,9 +18,8 @@ Shape suffixes: L the rows of this rank, N all rows, C columns, K terms, W ranks
 G groups of a convolution, P real parts of a number.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Generic, TypeVar
 
@@ -47,20 +46,13 @@ MAX_BYTES = 256 << 20
 Work = TypeVar("Work", ColumnBatch, LocalPart)
 
 
+@dataclass(frozen=True, eq=False)
 class Strategy(Generic[Work]):
-    """One way to direct columns that are divided among ranks. Stateless."""
+    """One way to direct columns that are divided among ranks."""
 
-    def serves(self, work: Work, permuted: bool) -> bool:
-        """Whether it computes the operator of this work."""
-        raise NotImplementedError
-
-    def bytes(self, work: Work) -> int:
-        """Bytes that arrive at a rank."""
-        raise NotImplementedError
-
-    def run(self, group: RankGroup, work: Sequence[Work], backend: str, permuted: bool) -> Exchange:
-        """The exchange of all of this work."""
-        raise NotImplementedError
+    serves: Callable[[Work, bool], bool]  # whether it computes the operator of this work, permuted or not
+    bytes: Callable[[Work], int]  # those that arrive at a rank
+    run: Callable[[RankGroup, Sequence[Work], str, bool], Exchange]  # the exchange of all of this work
 
     def run_within_limit(
         self, group: RankGroup, work: Iterable[Work], backend: str, permuted: bool
@@ -77,61 +69,31 @@ class Strategy(Generic[Work]):
         yield self.run(group, portion, backend, permuted)
 
 
-class Reduction(Strategy[ColumnBatch]):
-    """One sum per column, over all ranks: all that a matrix of one constant off the diagonal needs."""
-
-    def serves(self, work: ColumnBatch, permuted: bool) -> bool:
-        return work.metric.off_diagonal == "rank one"  # in any order of the channels
-
-    def bytes(self, work: ColumnBatch) -> int:
-        return 16 * work.columns * len(work.rows.shared) * (work.group.size - 1) // work.group.size
-
-    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> Exchange:
-        return ReductionExchange(group, work, backend)
-
-
-class LowRankSums(Strategy[ColumnBatch]):
-    """Each rank solves its own runs and gathers a few sums per column of all others; see low_rank.py."""
-
-    def serves(self, work: ColumnBatch, permuted: bool) -> bool:
-        return not permuted and low_rank(work.metric, work.rows.n) is not None
-
-    def bytes(self, work: ColumnBatch) -> int:
-        return gather_bytes(factors_of(work), work.rows, work.columns, work.dtype)
-
-    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> Exchange:
-        return LowRankExchange(group, work, backend)
-
-
-class Transposing(Strategy[ColumnBatch]):
-    """Every rank gets some of the columns as wholes, directs them and sends them back: any metric."""
-
-    def serves(self, work: ColumnBatch, permuted: bool) -> bool:
-        # One all-reduce of a sum is always preferred to two of these.
-        return work.metric.off_diagonal != "rank one"
-
-    def bytes(self, work: ColumnBatch) -> int:
-        return transpose_bytes(work.rows, work.columns, work.dtype)
-
-    def run(self, group: RankGroup, work: Sequence[ColumnBatch], backend: str, permuted: bool) -> Exchange:
-        return TransposingExchange(group, work, backend, permuted)
-
-
-class Centring(Strategy[LocalPart]):
-    """Means over divided axes, for an operator that mixes columns: one sum per output, over all ranks."""
-
-    def serves(self, work: LocalPart, permuted: bool) -> bool:
-        return work.metric.mixes_columns
-
-    def bytes(self, work: LocalPart) -> int:
-        assert work.group is not None
-        return 16 * _output_count(work) * (work.group.size - 1) // work.group.size
-
-    def run(self, group: RankGroup, work: Sequence[LocalPart], backend: str, permuted: bool) -> Exchange:
-        return CentringExchange(group, work)
-
-
-REDUCTION, LOW_RANK_SUMS, TRANSPOSING, CENTRING = Reduction(), LowRankSums(), Transposing(), Centring()
+REDUCTION = Strategy[ColumnBatch](
+    # One sum per column, over all ranks: all that a matrix of one constant off the diagonal needs, permuted or not.
+    serves=lambda batch, permuted: batch.metric.off_diagonal == "rank one",
+    bytes=lambda batch: 16 * batch.columns * len(batch.rows.shared) * (batch.group.size - 1) // batch.group.size,
+    run=lambda group, batches, backend, permuted: ReductionExchange(group, batches, backend),
+)
+LOW_RANK_SUMS = Strategy[ColumnBatch](
+    # Each rank solves its own runs and gathers a few sums per column of all others; see low_rank.py.
+    serves=lambda batch, permuted: not permuted and low_rank(batch.metric, batch.rows.n) is not None,
+    bytes=lambda batch: gather_bytes(factors_of(batch), batch.rows, batch.columns, batch.dtype),
+    run=lambda group, batches, backend, permuted: LowRankExchange(group, batches, backend),
+)
+TRANSPOSING = Strategy[ColumnBatch](
+    # Every rank gets some of the columns as wholes, directs them and sends them back: any metric. One all-reduce of a
+    # sum is always preferred to two of these.
+    serves=lambda batch, permuted: batch.metric.off_diagonal != "rank one",
+    bytes=lambda batch: transpose_bytes(batch.rows, batch.columns, batch.dtype),
+    run=lambda group, batches, backend, permuted: TransposingExchange(group, batches, backend, permuted),
+)
+CENTRING = Strategy[LocalPart](
+    # Means over divided axes, for an operator that mixes columns: one sum per output, over all ranks.
+    serves=lambda part, permuted: part.metric.mixes_columns,
+    bytes=lambda part: centring_bytes(part),
+    run=lambda group, parts, backend, permuted: CentringExchange(group, parts),
+)
 
 
 def choose(batches: Sequence[ColumnBatch], permuted: bool) -> list[Strategy[ColumnBatch]]:
@@ -164,6 +126,12 @@ def transpose_bytes(rows: Rows, columns: int, dtype: torch.dtype) -> int:
     there = (sum(rows.counts) - min(rows.counts)) * share
     back = max(rows.counts) * (ranks - 1) * share
     return (there + back) * dtype.itemsize
+
+
+def centring_bytes(part: LocalPart) -> int:
+    """Bytes that arrive when every rank gets the sum of each output over all of them."""
+    assert part.group is not None
+    return 16 * _output_count(part) * (part.group.size - 1) // part.group.size
 
 
 # -- transposing -------------------------------------------------------------------------------------------------------

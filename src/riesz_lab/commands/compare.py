@@ -1,12 +1,11 @@
 """`riesz compare path/to/script.py:function`."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shlex
 import sys
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -48,7 +47,7 @@ def run(arguments: list[str]) -> int:
         print(USAGE)
         return 0
     about = "Train with and without each metric on your own model and data, and answer in words."
-    options = parse(_options, arguments, prog="riesz compare", description=about)
+    options = parse(Options, arguments, prog="riesz compare", description=about)
     try:
         _run(options, _without_counts(arguments))
     except KeyboardInterrupt:
@@ -59,100 +58,92 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _options(
-    function: Annotated[str, tyro.conf.Positional, arg(metavar="FILE.py:FUNCTION")],
-    metrics: tuple[str, ...] = ("reweighted-l2", "sobolev-tilde"),
-    seeds: int = 5,
-    controls: bool = False,
-    score: str = "score",
-    lower_is_better: bool = False,
-    margin: str = "0.002",
-    set: tuple[str, ...] = (),  # noqa: A002 - the option's name
-    tune: tuple[str, ...] = (),
-    tune_seeds: int = 3,
-    until_sure: bool = False,
-    budget: int = 50,
-    plan: bool = False,
-    fresh: bool = False,
-    epochs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 10)")] = None,
-    batch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 100)")] = None,
-    optimizer: Annotated[str | None, arg(metavar="STR", help_behavior_hint="(default: sgd)")] = None,
-    lr: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.01)")] = None,
-    workers: Annotated[int, arg(metavar="INT")] = 1,
-    threads: Annotated[int | None, arg(metavar="INT")] = None,
-    executor: Literal["local", "ray"] = "local",
-    dry_run: bool = False,
-    runs: Path = Path("runs"),
-    output: Annotated[Path, arg(aliases=("-o",))] = Path("report.html"),
-    open: bool = False,  # noqa: A002 - the option's name
-    progress: Literal["auto", "live", "plain", "none"] = "auto",
-) -> dict[str, Any]:
-    """Compare.
+# The comments are the help of the options: tyro prints them.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is compared, and how."""
 
-    Args:
-        function: FILE.py:FUNCTION or package.module:FUNCTION.
-        metrics: what to compare with the plain optimizer; several values in one go: "sobolev-tilde(lam=0.1,1)".
-        seeds: trials per metric; 3 or more for a conclusion.
-        controls: also run each metric with the gradient's norm kept, and along a random order of the channels.
-        score: name of what train returns; one that ends in accuracy is a fraction and printed in percent.
-        lower_is_better: for scores such as a loss.
-        margin: the largest difference that does not matter: in the score's unit, or as 0.3points, or 0.5sd.
-        set: settings of your function, as name=value; several values are crossed: lr=0.01,0.03,0.1.
-        tune: settings to tune for every arm alike, on the held-out score that train returns: lr.
-        tune_seeds: trials per arm and value of a tuned setting.
-        until_sure: add seeds until every arm has a conclusion, up to the budget.
-        budget: the most seeds of --until-sure.
-        plan: run three seeds and say how many would be needed.
-        fresh: train stored trials anew.
-        epochs: passes over the training data. This and the next three are for build(), which the lab's loop trains.
-        batch_size: items per step.
-        optimizer: sgd, adam, adamw, or package.module:Class.
-        lr: the learning rate; that of a train(attach, seed, lr) is a setting of its own: --set lr=0.1.
-        workers: trials at once, each in a process of its own; 1 is in this process.
-        threads: threads of each trial; its share of the cores if not given.
-        executor: local is processes on this machine; ray is a Ray cluster.
-        dry_run: list the trials, which of them are stored, and stop.
-        runs: folder of all trials.
-        output: the report: .html, .md or .csv.
-        open: open the page in the browser.
-        progress: live in a terminal, plain lines elsewhere, or none.
-    """
-    return locals()
+    # FILE.py:FUNCTION or package.module:FUNCTION.
+    function: Annotated[str, tyro.conf.Positional, arg(metavar="FILE.py:FUNCTION")]
+    # what to compare with the plain optimizer; several values in one go: "sobolev-tilde(lam=0.1,1)".
+    metrics: tuple[str, ...] = ("reweighted-l2", "sobolev-tilde")
+    seeds: int = 5  # trials per metric; 3 or more for a conclusion.
+    # also run each metric with the gradient's norm kept, and along a random order of the channels.
+    controls: bool = False
+    # name of what train returns; one that ends in accuracy is a fraction and printed in percent.
+    score: str = "score"
+    lower_is_better: bool = False  # for scores such as a loss.
+    # the largest difference that does not matter: in the score's unit, or as 0.3points, or 0.5sd.
+    margin: str = "0.002"
+    # settings of your function, as name=value; several values are crossed: lr=0.01,0.03,0.1.
+    set: tuple[str, ...] = ()
+    # settings to tune for every arm alike, on the held-out score that train returns: lr.
+    tune: tuple[str, ...] = ()
+    tune_seeds: int = 3  # trials per arm and value of a tuned setting.
+    until_sure: bool = False  # add seeds until every arm has a conclusion, up to the budget.
+    budget: int = 50  # the most seeds of --until-sure.
+    plan: bool = False  # run three seeds and say how many would be needed.
+    fresh: bool = False  # train stored trials anew.
+
+    # passes over the training data. This and the next three are for build(), which the lab's loop trains.
+    epochs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 10)")] = None
+    # items per step.
+    batch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 100)")] = None
+    # sgd, adam, adamw, or package.module:Class.
+    optimizer: Annotated[str | None, arg(metavar="STR", help_behavior_hint="(default: sgd)")] = None
+    # the learning rate; that of a train(attach, seed, lr) is a setting of its own: --set lr=0.1.
+    lr: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.01)")] = None
+
+    # trials at once, each in a process of its own; 1 is in this process.
+    workers: Annotated[int, arg(metavar="INT")] = 1
+    # threads of each trial; its share of the cores if not given.
+    threads: Annotated[int | None, arg(metavar="INT")] = None
+    # local is processes on this machine; ray is a Ray cluster.
+    executor: Literal["local", "ray"] = "local"
+    dry_run: bool = False  # list the trials, which of them are stored, and stop.
+    runs: Path = Path("runs")  # folder of all trials.
+    # the report: .html, .md or .csv.
+    output: Annotated[Path, arg(aliases=("-o",))] = Path("report.html")
+    open: bool = False  # open the page in the browser.
+    # live in a terminal, plain lines elsewhere, or none.
+    progress: Literal["auto", "live", "plain", "none"] = "auto"
 
 
-def _run(options: dict[str, Any], command: list[str]) -> None:
+def _run(options: Options, command: list[str]) -> None:
     from riesz_lab.commands.report import format_of, write
     from riesz_lab.comparison import compare
     from riesz_lab.comparison.question import ask, list_trials
     from riesz_lab.comparison.trials import Execution
     from riesz_lab.utils.importing import load_object
 
-    name, output, runs = options["function"], options["output"], options["runs"]
+    name, output, runs = options.function, options.output, options.runs
     kind = format_of(output)  # fails before anything is trained
     _check_folder(output)
     if ":" not in name:
         raise ConfigError(_which_function(name))
     function = load_object("function", name)
-    settings = {each: options[each] for each in SETTINGS if options[each] is not None} | read_settings(options["set"])
-    asked = {each: options[each] for each in QUESTION}
-    asked["tune"] = [each for text in options["tune"] for each in text.split(",") if each]
-    asked["higher_is_better"] = not options["lower_is_better"]
-    execution = {each: options[each] for each in ("workers", "threads", "executor")}
-    if options["dry_run"]:
+    given = {each: getattr(options, each) for each in SETTINGS}
+    settings = {name: value for name, value in given.items() if value is not None} | read_settings(options.set)
+    asked = {each: getattr(options, each) for each in QUESTION}
+    asked["tune"] = [each for text in options.tune for each in text.split(",") if each]
+    asked["higher_is_better"] = not options.lower_is_better
+    if options.dry_run:
         question = ask(function, **asked, settings=settings)
-        where = Execution(options["workers"], options["threads"], options["executor"])
+        where = Execution(options.workers, options.threads, options.executor)
         where.trains(question.function)
-        print(list_trials(question, runs, options["workers"]))
+        print(list_trials(question, runs, options.workers))
         return
-    silent = options["progress"] == "none"
+    silent = options.progress == "none"
     answer = compare(
         function,
         **asked,
-        **execution,
-        fresh=options["fresh"],
+        fresh=options.fresh,
+        workers=options.workers,
+        threads=options.threads,
+        executor=options.executor,
         runs=runs,
         say=(lambda line: None) if silent else (lambda line: print(printable(line), flush=True)),
-        live=options["progress"] in ("auto", "live"),
+        live=options.progress in ("auto", "live"),
         command=shlex.join(["riesz", "compare", *command]),
         **settings,
     )
@@ -161,27 +152,32 @@ def _run(options: dict[str, Any], command: list[str]) -> None:
         return
     print(f"{statistics(answer)}\n")
     write(output, _content(kind, answer, output, runs, f"Does a metric help {name}?"))
-    if options["open"] and str(output) != "-":
+    if options.open and str(output) != "-":
         webbrowser.open(output.resolve().as_uri())
 
 
-def _content(kind: Format, answer: Answer, output: Path, runs: Path, title: str) -> str:
+def _content(kind: "Format", answer: "Answer", output: Path, runs: Path, title: str) -> str:
     """The page of the answer as text of that format."""
-    from riesz_lab.report.compare_page import answer_content, sequential_table
+    from riesz_lab.comparison.record import make_record
+    from riesz_lab.report.compare_page import compare_content, sequential_table
     from riesz_lab.report.comparison_view import comparisons_csv, table_csv
     from riesz_lab.report.markdown import markdown
     from riesz_lab.report.page import html
     from riesz_lab.store import Store
 
+    judged = None if answer.verdicts is None else answer.verdicts.arms
     if kind == "csv":
-        judged = answer.verdicts
-        return comparisons_csv([answer]) if judged is None else table_csv(sequential_table(judged.arms, answer.percent))
+        return comparisons_csv([answer]) if judged is None else table_csv(sequential_table(judged, answer.percent))
+    store = Store(runs / answer.sweep.name)
+    # Trials of the function as it was before it was changed lie there too.
+    ids = {config.id for config in answer.sweep.all_configs()} | set(answer.tuned.ids if answer.tuned else ())
+    store.trials = [trial for trial in store.trials if trial.config.id in ids]
     home = None if str(output) == "-" else output.resolve().parent
-    page = answer_content(answer, Store(runs / answer.sweep.name), title, home)
+    page = compare_content(answer, store, title, record=make_record(answer), judged=judged, home=home)
     return html(page) if kind == "html" else markdown(page)
 
 
-def statistics(answer: Answer) -> str:
+def statistics(answer: "Answer") -> str:
     """The table below the answer: of a fixed number of pairs, or of a sequence of looks, never of both."""
     from riesz_lab.report.compare_page import sequential_table
     from riesz_lab.report.comparison_view import format_comparisons

@@ -28,7 +28,7 @@ Runs = Annotated[Path, tyro.conf.arg(help="Folder of all trials, or of one recip
 Group = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="GROUP")]]
 File = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FILE")]]
 
-KINDS = (*STATUSES, "failed", "unfinished")
+STATES = (*STATUSES, "failed", "unfinished")
 
 
 def run(arguments: list[str]) -> int:
@@ -87,13 +87,13 @@ def _list_groups(trials: list[StoredTrial]) -> None:
     rows = []
     for key, group in groups.items():
         scores = [score for trial in group if (score := trial.score("last")) is not None]
-        counts = (sum(trial.status == status for trial in group) for status in KINDS)
+        counts = (sum(trial.status == status for trial in group) for status in STATES)
         name, percent = next(((r.score, r.percent) for trial in group if (r := trial.result) is not None), ("", False))
         mean = format_scores({name: statistics.mean(scores)}, name, percent) if scores else ""
         config = group[0].config
         rows.append((key, config.recipe, config.metric, differences[key], *(str(n or "") for n in counts), mean))
-    head = ("group", "recipe", "metric", "and", *KINDS, "mean of the last epoch")
-    print_table(head, rows, right=range(4, 4 + len(KINDS)))
+    head = ("group", "recipe", "metric", "and", *STATES, "mean of the last epoch")
+    print_table(head, rows, right=range(4, 4 + len(STATES)))
 
 
 def _compare(baseline: Group, method: Group, margin: float = 0.002, runs: Runs = Path("runs")) -> int:

@@ -1,7 +1,5 @@
 """`riesz sweep NAME [options]`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,7 +7,7 @@ from typing import Literal
 from riesz_lab.commands.parsing import parse
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps import SWEEPS, sweep
-from riesz_lab.training import progress
+from riesz_lab.training.progress import Kind as ProgressKind
 from riesz_lab.utils.tables import table
 
 USAGE = """usage: riesz sweep NAME [options]
@@ -55,7 +53,7 @@ class Options:
 
     runs: Path = Path("runs")  # Folder of all trials.
     data_dir: Path | None = None  # Folder of the datasets; RIESZ_DATA, or the user's cache, if not given.
-    progress: progress.Kind = "auto"  # live in a terminal, plain lines elsewhere, or none.
+    progress: ProgressKind = "auto"  # live in a terminal, plain lines elsewhere, or none.
 
 
 def run(arguments: list[str]) -> int:

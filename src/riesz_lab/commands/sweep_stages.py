@@ -1,13 +1,11 @@
 """The stages of `riesz sweep`: tune, train, report."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import printable
 from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
-from riesz_lab.store import Store, export, open_store
+from riesz_lab.store import export, open_store
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Sweep, results, tuning
 from riesz_lab.sweeps.dry_run import print_dry_run
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from riesz_lab.commands.sweep import Options
 
 
-def run_stages(chosen: Sweep, options: Options) -> int:
+def run_stages(chosen: Sweep, options: "Options") -> int:
     """Tune if asked, train, print the conclusions; returns the exit status."""
     tune = None
     if options.tune_lr:
@@ -34,17 +32,20 @@ def run_stages(chosen: Sweep, options: Options) -> int:
         for stage in (search, chosen) if search else (chosen,):
             print_dry_run(stage, options.runs, retry_failed=options.retry_failed)
         return 0
-    failed = 0
-    if not options.table:
-        if search and train_sweep(search, options):
-            return 1
-        final = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs))) if tune else chosen
-        failed = train_sweep(final, options)
-    _report(chosen, tune, options)
+    if search and not options.table and train_sweep(search, options):
+        return 1
+    rates = tuning.choices(chosen, tune, open_store(options.runs)) if tune else None
+    final = tuning.tuned(chosen, rates) if rates else chosen
+    failed = 0 if options.table else train_sweep(final, options)
+    comparisons = results(final, open_store(options.runs), options.which)
+    print(f"\n{format_comparisons(comparisons, rates, tuning_notes(rates))}")
+    if options.output is not None:
+        export.write(records(comparisons, rates), options.output)
+        print(f"Written: {options.output}")
     return int(failed > 0)
 
 
-def train_sweep(stage: Sweep, options: Options, again: str = "--retry-failed") -> int:
+def train_sweep(stage: Sweep, options: "Options", again: str = "--retry-failed") -> int:
     """Train what is not complete; returns how many trials failed. `again` is what tries those again."""
     configs = stage.all_configs()
     folder = data_folder(options.data_dir)
@@ -91,16 +92,3 @@ def train_sweep(stage: Sweep, options: Options, again: str = "--retry-failed") -
             if config.id in pending.failed:
                 print(f"  {arm.label}, seed {config.seed} ({config.id}): {printable(pending.failed[config.id])}")
     return len(pending.failed)
-
-
-def _report(chosen: Sweep, tune: tuning.Tuning | None, options: Options) -> None:
-    store = open_store(options.runs)
-    rates = None
-    if tune:
-        rates = tuning.choices(chosen, tune, store)
-        chosen = tuning.tuned(chosen, rates)
-    comparisons = results(chosen, store, options.which)
-    print(f"\n{format_comparisons(comparisons, rates, tuning_notes(rates))}")
-    if options.output is not None:
-        export.write(records(comparisons, rates), options.output)
-        print(f"Written: {options.output}")

@@ -1,7 +1,5 @@
 """`riesz train RECIPE [options]`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +13,7 @@ from riesz_lab.recipes import RECIPES, recipe
 from riesz_lab.store.files import read_config
 from riesz_lab.training import progress
 from riesz_lab.training.hardware import Hardware, is_main_process
+from riesz_lab.training.progress import Kind as ProgressKind
 from riesz_lab.utils.amounts import count
 from riesz_lab.utils.malloc import keep_freed_memory
 
@@ -40,7 +39,7 @@ class Run:
     data_dir: Path | None = None  # Folder of the datasets; RIESZ_DATA, or the user's cache, if not given.
     save_every: float = 60.0  # Seconds between two checkpoints; 0 saves after each step.
     threads: int | None = None  # Threads on the CPU; as torch finds best, if not given.
-    progress: progress.Kind = "auto"  # live in a terminal, plain lines elsewhere, or none.
+    progress: ProgressKind = "auto"  # live in a terminal, plain lines elsewhere, or none.
     tensorboard: bool = False  # Also write TensorBoard logs into the trial's directory.
 
 
@@ -87,7 +86,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: "Outcome") -> str:
     """The result in a few lines."""
     result, score = outcome.result, outcome.result.score
     lines = [] if outcome.trained else ["this trial was already complete:"]

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from riesz_lab.statistics import holm, paired
+from riesz_lab.statistics import holm
 from riesz_lab.sweeps import ArmResult, SweepResult
 
 FAR = 8.0
@@ -70,14 +70,7 @@ def without(table: SweepResult, outliers: list[Outlier], pairs: Mapping[str, int
         if keys:
             keys |= base.scores.keys() - judged
             before, after = _drop(base, keys), _drop(row, keys)
-            compared[label] = paired(
-                before.scores,
-                after.scores,
-                margin=row.comparison.margin,
-                higher_is_better=row.comparison.higher_is_better,
-                percent=row.comparison.percent,
-                collapsed=table.sweep.collapsed,
-            )
+            compared[label] = table.paired(before.scores, after.scores, row.comparison.margin)
             # Each comparison with a baseline of its own: other arms may have other outliers.
             own = f"{base.arm.label} for {label}"
             rows[own] = replace(before, arm=replace(base.arm, label=own, baseline=None), comparison=None)

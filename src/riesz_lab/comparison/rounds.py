@@ -26,19 +26,14 @@ def run_fixed(trials: Trials, sweep: Sweep) -> None:
 
 @dataclass
 class SequentialResult:
-    """The result of a sequential comparison so far.
+    """The result of a sequential comparison so far."""
 
-    Attributes:
-        arms: the judgement of every arm that has a baseline, at its last look.
-        futile: arms that were stopped because no conclusion was in reach, by the pairs they had.
-        pairs: how many pairs each arm was judged by, with those that have no difference. The store may hold more: a
-            control is compared with an arm that was stopped before it.
-        budget: the most pairs.
-    """
-
-    budget: int
-    arms: dict[str, Sequential] = field(default_factory=dict)
+    budget: int  # the most pairs
+    arms: dict[str, Sequential] = field(default_factory=dict)  # every arm that has a baseline, at its last look
+    # Arms that were stopped because no conclusion was in reach, by the pairs they had.
     futile: dict[str, int] = field(default_factory=dict)
+    # How many pairs each arm was judged by, with those that have no difference. The store may hold more: a control is
+    # compared with an arm that was stopped before it.
     pairs: dict[str, int] = field(default_factory=dict)
 
 

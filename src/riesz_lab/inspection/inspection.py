@@ -48,18 +48,17 @@ class Inspection:
 
     def ordered(self, direction: str) -> list[str]:
         """Layers whose neighbours are more alike than in random order, at 5% over all layers (Holm)."""
-        pairs = self.along(direction)
-        return self._significant(pairs, [regularity.p for _, regularity in pairs])
+        return [layer.name for layer, _ in self._significant(direction, "p")]
 
     def with_common_part(self, direction: str) -> list[str]:
         """Layers whose filters are alike in any order, at 5% over all layers (Holm)."""
-        pairs = self.along(direction)
-        alike = self._significant(pairs, [regularity.level_p for _, regularity in pairs])
-        return [layer.name for layer, regularity in pairs if layer.name in alike and regularity.level > 0]
+        alike = self._significant(direction, "level_p")
+        return [layer.name for layer, regularity in alike if regularity.level > 0]
 
-    def _significant(self, pairs: list[tuple[Layer, Regularity]], ps: list[float]) -> list[str]:
-        corrected = zip(pairs, adjusted(ps), strict=True)
-        return [layer.name for (layer, _), p in corrected if p is not None and p < 0.05]
+    def _significant(self, direction: str, p: Literal["p", "level_p"]) -> list[tuple[Layer, Regularity]]:
+        pairs = self.along(direction)
+        corrected = adjusted([getattr(regularity, p) for _, regularity in pairs])
+        return [pair for pair, value in zip(pairs, corrected, strict=True) if value is not None and value < 0.05]
 
     @property
     def size(self) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from riesz_lab.comparison import Answer
-from riesz_lab.comparison.record import make_record
 from riesz_lab.config import OWN
 from riesz_lab.report import appendix
 from riesz_lab.report.comparison_view import comparison_table
@@ -30,44 +28,13 @@ MOST_CURVES = 6
 HEAD = ("method", "conclusion", "pairs", "difference", "interval, valid at every look", "alpha")
 
 
-def answer_content(answer: Answer, store: Store, title: str, home: Path | None = None) -> Page:
-    """The page of an answer of `riesz_lab.compare`.
-
-    Args:
-        answer: the answer.
-        store: where its trials are.
-        title: the question.
-        home: the folder of the page, for links to trials; there are none if it is None.
-    """
-    ids = {config.id for config in answer.sweep.all_configs()} | set(answer.tuned.ids if answer.tuned else ())
-    # Trials of the function as it was before it was changed lie there too.
-    store.trials = [trial for trial in store.trials if trial.config.id in ids]
-    judged = None if answer.verdicts is None else answer.verdicts.arms
-    return compare_content(
-        answer,
-        store,
-        title,
-        answer=answer.answers,
-        warnings=answer.warnings,
-        next_steps=answer.next_steps,
-        notes=answer.notes,
-        judged=judged,
-        record=None if answer.tuned is None else make_record(answer),
-        home=home,
-    )
-
-
 def compare_content(
     table: SweepResult,
     store: Store,
     title: str,
     *,
-    answer: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-    next_steps: Sequence[str] = (),
-    notes: Sequence[str] = (),
-    judged: Mapping[str, Sequential] | None = None,
     record: ComparisonRecord | None = None,
+    judged: Mapping[str, Sequential] | None = None,
     home: Path | None = None,
 ) -> Page:
     """The content of the page.
@@ -76,20 +43,17 @@ def compare_content(
         table: the comparison.
         store: its trials, and those that tuned it.
         title: the question, or what was compared.
-        answer: the answer in words; the conclusions of the table if there is none.
-        warnings: what a reader must know before believing it.
-        next_steps: what to do now.
-        notes: how the answer came about, below the picture.
+        record: the answer in words, and how settings were tuned; without one, the conclusions of the table are shown.
         judged: by label, the judgements of a comparison that was looked at after every pair. Statistics of a fixed
             number of pairs are left out then.
-        record: how settings were tuned.
         home: the folder of the page, for links to trials; there are none if it is None.
     """
     evidence = ReportData(store, margin=table.sweep.margin)
     shown = comparison_table(table) if judged is None else sequential_table(judged, table.percent)
+    words = [*record.answers, *record.warnings, *record.next_steps] if record else []
     sections = [
-        _answer(table, [*answer, *warnings, *next_steps], judged),
-        Section(name="statistics", title="Statistics", text=notes, blocks=[shown]),
+        _answer(table, words, judged),
+        Section(name="statistics", title="Statistics", text=record.notes if record else (), blocks=[shown]),
         *_tuning(record, table),
         *_curves(table, evidence),
     ]

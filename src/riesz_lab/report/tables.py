@@ -7,7 +7,7 @@ them plans; if none is recorded, for as many as any known sweep with these setti
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from riesz_lab.config import SEEDS, Config
@@ -94,8 +94,7 @@ def _with_seeds(sweep: Sweep, trials: list[StoredTrial], planned: bool = True) -
         {tuple((name, getattr(trial.config, name)) for name in SEEDS) for trial in trials},
         key=lambda seeds: [-1 if seed is None else seed for _, seed in seeds],
     )
-    settings = {field.name: getattr(sweep, field.name) for field in fields(sweep)}
-    settings["family"] = max(sweep.comparisons, *map(_family, trials))
+    settings = vars(sweep) | {"family": max(sweep.comparisons, *map(_family, trials))}
     return _StoredSweep(**settings, stored_seeds=tuple(seeds), planned=planned)
 
 

@@ -35,16 +35,6 @@ PRIOR_VARIANCE = 3.0
 Conclusion = Literal["better", "worse", "no difference", "undecided"]
 
 
-def log_evidence(values_N: Array, mean: float = 0.0, g: float = PRIOR_VARIANCE) -> Any:
-    """log E_n against a true mean; NaN for differences without spread."""
-    n = values_N.shape[-1]
-    spread = values_N.std(-1, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = n * (values_N.mean(-1) - mean) ** 2 / spread**2 / (n - 1)
-    r = 1 + n * g
-    return 0.5 * (n * (np.log1p(ratio) - np.log1p(ratio / r)) - np.log(r))
-
-
 def half_width(spread: Any, n: Any, alpha: float = ALPHA, g: float = PRIOR_VARIANCE) -> Any:
     """Half the width of the interval after n pairs with this standard deviation; infinite while nothing is excluded."""
     r = 1 + np.asarray(n, float) * g

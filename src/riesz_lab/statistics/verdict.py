@@ -42,18 +42,18 @@ def sentence(comparison: Comparison, words: Mapping[str, str] | None = None) -> 
 
 
 def _claim(comparison: Comparison, words: Mapping[str, str]) -> str:
-    kind = comparison.verdict
+    kind, margin = comparison.verdict, format_size(comparison.margin, comparison.percent)
     if kind in ("better", "worse"):
-        size = _size(abs(comparison.difference), comparison)
+        size = format_size(abs(comparison.difference), comparison.percent)
         claim = f"{words.get(kind, kind)} by {size} ({_format_evidence(comparison)})"
-        return claim + (f", yet no more than {_size(comparison.margin, comparison)}" if comparison.equivalent else "")
+        return claim + (f", yet no more than {margin}" if comparison.equivalent else "")
     if kind == "no difference":
-        return f"no difference larger than {_size(comparison.margin, comparison)}: {_observed(comparison)}"
+        return f"no difference larger than {margin}: {_observed(comparison)}"
     if kind == "no evidence":
         lead = "no evidence of a difference"
         if comparison.p is not None and comparison.p < ALPHA:
             lead = f"no evidence that survives the correction for {comparison.family} comparisons"
-        least = _size(comparison.detectable or 0.0, comparison)
+        least = format_size(comparison.detectable or 0.0, comparison.percent)
         return f"{lead}: {_observed(comparison)}; one such comparison detects {least} or more with 80% power"
     if kind == "identical":
         return f"identical in all {comparison.n} pairs"
@@ -75,13 +75,13 @@ def _why_not(comparison: Comparison) -> str:
 
 def _observed(comparison: Comparison) -> str:
     unit = " points" if comparison.percent else ""
-    return f"{_signed(comparison.difference, comparison)}{unit} ({_format_evidence(comparison)})"
+    return f"{format_signed(comparison.difference, comparison.percent)}{unit} ({_format_evidence(comparison)})"
 
 
 def _format_evidence(comparison: Comparison) -> str:
     assert comparison.interval is not None
     assert comparison.p is not None
-    low, high = (_signed(end, comparison) for end in comparison.interval)
+    low, high = (format_signed(end, comparison.percent) for end in comparison.interval)
     p = describe_p(comparison.p)
     if comparison.p_holm is not None and comparison.family > 1:
         p += f", {format_p(comparison.p_holm)} after Holm for {comparison.family}"
@@ -104,14 +104,6 @@ def _remarks(comparison: Comparison) -> list[str]:
         verb = "is" if comparison.unpaired == 1 else "are"
         remarks.append(f"{count(comparison.unpaired, 'trial')} without a partner {verb} left out")
     return remarks
-
-
-def _size(value: float, comparison: Comparison) -> str:
-    return format_size(value, comparison.percent)
-
-
-def _signed(value: float, comparison: Comparison) -> str:
-    return format_signed(value, comparison.percent)
 
 
 def format_size(value: float, percent: bool) -> str:

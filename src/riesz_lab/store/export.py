@@ -9,13 +9,13 @@ from typing import Any
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.utils import atomic
 
-KINDS = (".csv", ".parquet")
+SUFFIXES = (".csv", ".parquet")
 
 
 def write(records: list[dict[str, Any]], path: Path) -> None:
     """Write records in the format of the file's suffix; a column per name, blank where a record lacks it."""
-    if path.suffix not in KINDS:
-        raise ConfigError(f"output: expected a name that ends in {' or '.join(KINDS)}, got {path}")
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"output: expected a name that ends in {' or '.join(SUFFIXES)}, got {path}")
     names = list(dict.fromkeys(name for record in records for name in record))
     if path.suffix == ".parquet":
         return atomic.write_bytes(path, _parquet(records, names))

@@ -10,6 +10,7 @@ Choices where the paper leaves them open:
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from riesz_lab.config import Config, MetricText
@@ -82,13 +83,12 @@ def lambdas(base: Config, values: Iterable[float]) -> tuple[Arm, ...]:
 def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
     """Every direction and scope for SobolevTilde and LS; `ls` is LS as its authors run it, rasterized on all layers."""
     arms = [Arm("SGD", base)]
-    for name, metric in (("SobolevTilde", TILDE), ("LS", LS)):
-        for direction in ("output", "input", "rasterized"):
-            for layers in ("conv", "all"):
-                settings: dict[str, Any] = {"metric": metric, "direction": direction, "layers": layers}
-                # LS as its authors run it has a recipe.
-                config = replace(base, **settings) if settings != RASTERIZED_LS else ls
-                arms.append(Arm(f"{name} {direction}, {layers} layers", config, "SGD"))
+    metrics = (("SobolevTilde", TILDE), ("LS", LS))
+    for (name, metric), direction, layers in product(metrics, ("output", "input", "rasterized"), ("conv", "all")):
+        settings: dict[str, Any] = {"metric": metric, "direction": direction, "layers": layers}
+        # LS as its authors run it has a recipe.
+        config = replace(base, **settings) if settings != RASTERIZED_LS else ls
+        arms.append(Arm(f"{name} {direction}, {layers} layers", config, "SGD"))
     arms.append(Arm(f"LS {smooth_epochs} epochs, then SGD", replace(ls, smooth_epochs=smooth_epochs), "SGD"))
     return tuple(arms)
 
@@ -100,15 +100,12 @@ def controlled(base: Config) -> tuple[Arm, ...]:
     is far from a plain mean and its kernel still positive (lam = 1 is nearly one).
     """
     arms = [Arm("SGD", base)]
-    for lam in (1.0, 0.05):
-        name, metric = f"SobolevTilde {lam:g}", MetricText(f"sobolev-tilde(lam={lam})")
-        arms += [
-            Arm(name, replace(base, metric=metric), "SGD"),
-            Arm(f"{name}, norm kept", replace(base, metric=metric, control="norm"), "SGD"),
-            Arm(f"{name}, channels permuted", replace(base, metric=metric, control="permuted"), name),
-        ]
-    arms.append(Arm("ReweightedL2", replace(base, metric=REWEIGHTED), "SGD"))
-    arms.append(Arm("ReweightedL2, norm kept", replace(base, metric=REWEIGHTED, control="norm"), "SGD"))
+    metrics = {f"SobolevTilde {lam:g}": MetricText(f"sobolev-tilde(lam={lam})") for lam in (1.0, 0.05)}
+    for name, metric in (metrics | {"ReweightedL2": REWEIGHTED}).items():
+        arms.append(Arm(name, replace(base, metric=metric), "SGD"))
+        arms.append(Arm(f"{name}, norm kept", replace(base, metric=metric, control="norm"), "SGD"))
+        if metric != REWEIGHTED:
+            arms.append(Arm(f"{name}, channels permuted", replace(base, metric=metric, control="permuted"), name))
     return tuple(arms)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.statistics.comparison import Scores
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.result import Which
 from riesz_lab.sweeps.definition import Arm, Sweep
@@ -38,6 +39,11 @@ class SweepResult:
     higher_is_better: bool
     percent: bool  # whether scores are fractions that are printed in percent
     rows: dict[str, ArmResult]  # one per arm, by label
+
+    def paired(self, baseline: Scores, method: Scores, margin: float) -> Comparison:
+        """Other scores of this sweep, compared as its own are."""
+        sense = {"higher_is_better": self.higher_is_better, "percent": self.percent}
+        return paired(baseline, method, margin=margin, collapsed=self.sweep.collapsed, **sense)
 
     @property
     def comparisons(self) -> dict[str, Comparison]:

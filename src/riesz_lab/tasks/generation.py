@@ -6,7 +6,6 @@ step first; then new images are generated, without gradient, for the discriminat
 weights is kept: the generator itself is scored, in evaluation mode.
 """
 
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,7 +39,8 @@ class Generation(SceneTask):
     @classmethod
     def check(cls, config: Config, data_dir: Path, data: Scenes | None) -> None:
         super().check(config, data_dir, data)
-        _discriminator_size(config.discriminator_options, 4)
+        with torch.device("meta"):
+            _discriminator(config.discriminator_options)(4)
         if config.fit != "resize":
             raise ConfigError(f"fit: expected 'resize' for generation, got {config.fit!r}")
         if config.perceptual:
@@ -56,7 +56,7 @@ class Generation(SceneTask):
         if len(self.test) < 2:
             raise LabError(f"FID: expected two test scenes or more, got {len(self.test)}")
         self.score = f"fid_{config.fid}"
-        channels = _channels(self.scenes.labels.classes, self.scenes.instances)
+        channels = self.scenes.labels.classes + 1 + self.scenes.instances
         generator = self.build_model(channels=channels, classes=3)
         discriminator = models.seeded(
             lambda: _discriminator(config.discriminator_options)(channels + 3),
@@ -153,15 +153,5 @@ class Generation(SceneTask):
         )
 
 
-def _channels(classes: int, instances: bool) -> int:
-    return classes + 1 + instances
-
-
 def _discriminator(options: tuple[str, ...]) -> models.Builder:
     return models.with_options("the discriminator", MultiscaleDiscriminator, "discriminator_options", options)
-
-
-@functools.lru_cache
-def _discriminator_size(options: tuple[str, ...], channels: int) -> int:
-    with torch.device("meta"):
-        return models.parameters(_discriminator(options)(channels))

@@ -10,6 +10,7 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from riesz_lab.config import Config
 from riesz_lab.data.images import batches as batching
+from riesz_lab.data.images.types import shuffled
 from riesz_lab.errors import ConfigError
 from riesz_lab.tasks import optimizers
 from riesz_lab.tasks.base import Context, SupervisedTask
@@ -85,8 +86,7 @@ def _held_out(train: Any, count: int) -> tuple[Any, Any]:
     """For tuning: test on items taken out of the training data; the test data is not touched."""
     if count >= len(train):
         raise ConfigError(f"hold_out: expected fewer than the {len(train)} training items, got {count}")
-    generator = torch.Generator().manual_seed(randomness.derived("hold out", len(train)))
-    order = torch.randperm(len(train), generator=generator).tolist()
+    order = shuffled(len(train), "hold out").tolist()
     return Subset(train, order[count:]), Subset(train, order[:count])
 
 

@@ -36,13 +36,11 @@ class Progress:
             self._read_at = now
             self.show(step, epoch, means())
 
-    def speed(self, step: int) -> float:
-        return (step - self._first) * self.images_per_step / max(time.monotonic() - self._began, 1e-9)
-
-    def left(self, step: int) -> str:
-        """Time left at the speed of this session."""
-        done = step - self._first
-        return clock((time.monotonic() - self._began) / done * (self.total - step)) if done else "?"
+    def pace(self, step: int) -> str:
+        """The speed of this session, and the time left at it."""
+        done, seconds = step - self._first, time.monotonic() - self._began
+        left = clock(seconds / done * (self.total - step)) if done else "?"
+        return f"{done * self.images_per_step / max(seconds, 1e-9):.0f} images/s  {left} left"
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
         pass
@@ -66,16 +64,13 @@ class Plain(Progress):
     every = 30.0
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        self.note(f"{epoch} step {step}/{self.total}  {self.format(means)}  {self._pace(step)}")
+        self.note(f"{epoch} step {step}/{self.total}  {self.format(means)}  {self.pace(step)}")
 
     def row(self, row: dict[str, Any], step: int) -> None:
-        self.note(f"epoch {row['epoch']} step {step}/{self.total}  {self.format(row)}  {self._pace(step)}")
+        self.note(f"epoch {row['epoch']} step {step}/{self.total}  {self.format(row)}  {self.pace(step)}")
 
     def note(self, text: str) -> None:
         print(f"{self.title}: {text}" if self.title else text, flush=True)
-
-    def _pace(self, step: int) -> str:
-        return f"{self.speed(step):.0f} images/s  {self.left(step)} left"
 
 
 class Live(Progress):
@@ -97,8 +92,7 @@ class Live(Progress):
         self._bar.start()
 
     def show(self, step: int, epoch: str, means: dict[str, float]) -> None:
-        text = f"{epoch}  {self.format(means)}  {self.speed(step):.0f} images/s  {self.left(step)} left"
-        self._bar.update(self._task, completed=step, text=text)
+        self._bar.update(self._task, completed=step, text=f"{epoch}  {self.format(means)}  {self.pace(step)}")
 
     def row(self, row: dict[str, Any], step: int) -> None:
         self.note(f"{self.title} epoch {row['epoch']}  {self.format(row)}")
@@ -111,11 +105,12 @@ class Live(Progress):
 
 
 def make(kind: Kind, title: str = "") -> Progress:
-    if kind == "none":
-        return Progress(title)
-    if kind == "live" or (kind == "auto" and can_redraw()):
-        return Live(title)
-    return Plain(title)
+    return {"none": Progress, "live": Live, "plain": Plain}[resolved(kind)](title)
+
+
+def resolved(kind: Kind) -> Literal["live", "plain", "none"]:
+    """What "auto" stands for here."""
+    return kind if kind != "auto" else "live" if can_redraw() else "plain"
 
 
 def format_scores(values: dict[str, Any], score: str, percent: bool) -> str:

@@ -21,10 +21,7 @@ def save(session: Session) -> None:
         return
     saved = {
         "config": session.config.id,
-        "step": state.step,
-        "epoch": state.epoch,
-        "batch": state.batch,
-        "history": state.history,
+        **vars(state),
         "meters": meters,
         "optimizers": {n: parallel.full_tensors(o.state_dict(), main) for n, o in task.optimizers.items()},
         "precision": session.fabric.strategy.precision.state_dict(),

@@ -26,7 +26,8 @@ def load_object(kind: str, path: str) -> Any:
         raise ConfigError(f"{kind} {path!r}: {expected}, got SystemExit({error.code!r})") from None
     except Exception as error:
         # The user's own mistake: its place is what helps, not the way to it.
-        place = f" ({_place(error)})" if not isinstance(error, SyntaxError) else ""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f" ({frame.filename}, line {frame.lineno})" if not isinstance(error, SyntaxError) else ""
         problem = f"{type(error).__name__}: {error}{place}"
         raise ConfigError(f"{kind} {path!r}: module {module_name!r} cannot be imported: {problem}") from error
     for part in name.split("."):
@@ -36,11 +37,6 @@ def load_object(kind: str, path: str) -> Any:
     if not callable(obj):
         raise ConfigError(f"{kind} {path!r}: expected a callable, got {type(obj).__name__}")
     return obj
-
-
-def _place(error: Exception) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.filename}, line {frame.lineno}"
 
 
 def _from_file(path: str) -> Any:

@@ -8,16 +8,14 @@ from riesz_lab.errors import printable
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
     """Columns under a head and a rule; those in `right` are flushed right. Cells may come from any file."""
     head, rows = [printable(name) for name in head], [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (head, *rows)
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    flush = [str.rjust if index in right else str.ljust for index in range(len(head))]
+    rule = ["-" * width for width in widths]
+    lines = (
+        "  ".join(align(cell, width) for align, cell, width in zip(flush, row, widths, strict=True))
+        for row in (head, rule, *rows)
+    )
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,9 +77,8 @@ def test_every_pair_is_a_dot_and_the_mean_has_the_interval(table):
 
 def test_looks_replace_the_statistics_of_a_fixed_number_of_pairs(runs, table):
     judged = {label: sequential(list(GAIN.values()), margin=0.005, arms=2) for label in table.comparisons}
-    content = compare_content(
-        table, Store(runs), "Title", answer=["It helps."], next_steps=["Attach it."], notes=["Why."], judged=judged
-    )
+    record = replace(tuned_record(), next_steps=["Attach it."], notes=["Why."])
+    content = compare_content(table, Store(runs), "Title", record=record, judged=judged)
     assert content.sections[0].text == ["It helps.", "Attach it."]
     assert not content.sections[0].findings
     text = markdown(content)

@@ -1,6 +1,7 @@
 """Images in a folder by class: `<folder>/<class>/<image>.jpg` or .png, all of one size."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +34,10 @@ def load(folder: Path, side: int) -> Images:
         labels += [label] * len(names)
     images_NHWC = torch.empty(len(files), side, side, 3, dtype=torch.uint8)
     pixels = images_NHWC.numpy()
-
-    def fill(index: int) -> None:
-        pixels[index] = read(files[index], side)
-
     # Decoding releases the GIL, so threads help.
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(fill, range(len(files)), chunksize=256):
-            pass
+        for index, image_HWC in enumerate(pool.map(read, files, repeat(side))):
+            pixels[index] = image_HWC
     return Images(images_NHWC, torch.tensor(labels))
 
 

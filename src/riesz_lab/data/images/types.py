@@ -1,7 +1,5 @@
 """Images, datasets, and their division into splits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,19 +38,19 @@ class Splits:
     train: Any
     test: Any
 
-    def limited(self, train: int | None, test: int | None) -> Self:
+    def limited(self, train: int | None, test: int | None) -> "Self":
         """The first so many images of a fixed shuffle: the same ones for every seed."""
         return replace(self, train=_limited(self.train, train), test=_limited(self.test, test))  # type: ignore[type-var]
 
-    def held_out(self, count: int) -> Self:
+    def held_out(self, count: int) -> "Self":
         """Test on `count` images taken out of the training split; the test split is not touched."""
         total = len(self.train)
         if count >= total:
             raise ConfigError(f"hold_out: expected fewer than the {total} training images, got {count}")
-        order = _shuffle(total, "hold out")
+        order = shuffled(total, "hold out")
         return replace(self, train=take(self.train, order[count:]), test=take(self.train, order[:count]))  # type: ignore[type-var]
 
-    def prepared(self, config: Config) -> Self:
+    def prepared(self, config: "Config") -> "Self":
         data = replace(self, train=self.test, test=self.train) if config.swap_splits else self  # type: ignore[type-var]
         data = data.limited(config.train_limit, config.test_limit)
         return data.held_out(config.hold_out) if config.hold_out else data
@@ -87,8 +85,9 @@ def take(split: Any, chosen: Tensor) -> Any:
 
 def _limited(split: Any, count: int | None) -> Any:
     total = len(split)
-    return split if count is None or count >= total else take(split, _shuffle(total, "limit")[:count])
+    return split if count is None or count >= total else take(split, shuffled(total, "limit")[:count])
 
 
-def _shuffle(count: int, purpose: str) -> Tensor:
+def shuffled(count: int, purpose: str) -> Tensor:
+    """The same order of so many items for every seed."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(derived(purpose, count)))

@@ -1,7 +1,5 @@
 """A scene: an image, the class of each pixel and, in some datasets, the object it belongs to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +29,7 @@ class Scene:
     mask: File
     instances: File | None = None
 
-    def read(self, labels: Labels) -> Pixels:
+    def read(self, labels: Labels) -> "Pixels":
         image = decode(self.image, IMAGE_FORMATS).convert("RGB")
         mask = decode(self.mask, MASK_FORMATS)
         if mask.mode not in ("P", "L"):
@@ -59,14 +57,14 @@ class Pixels:
     classes: Image.Image
     objects: Image.Image | None
 
-    def resized(self, width: int, height: int) -> Pixels:
+    def resized(self, width: int, height: int) -> "Pixels":
         """Resize: the image is interpolated, classes and objects are not."""
         if self.image.size == (width, height):
             return self
         how = (Image.Resampling.BICUBIC, Image.Resampling.NEAREST, Image.Resampling.NEAREST)
         return self.map(lambda image, resampling: image.resize((width, height), resampling), *how)
 
-    def map(self, change: Callable[[Image.Image, Any], Image.Image], *arguments: Any) -> Pixels:
+    def map(self, change: Callable[[Image.Image, Any], Image.Image], *arguments: Any) -> "Pixels":
         """Change image, classes and objects, each with its own argument."""
         images = (self.image, self.classes, self.objects)
         parts = [

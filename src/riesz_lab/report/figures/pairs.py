@@ -150,17 +150,13 @@ def tuning_curve(record: ComparisonRecord, colors: Mapping[str, int]) -> Figure 
         name="budget",
         title="Expected best score after k tuning trials",
         caption="Of k trials drawn with replacement from all tuning trials: what a budget of k trials buys."
-        + (" One that diverged counts as the worst score." if len(finite) < _count(record) else ""),
+        + (" One that diverged counts as the worst score." if any(None in p.held_out for p in record.tuned) else ""),
         alt="; ".join(
             f"{one.name}: {one.y[0]:.4g} after one trial, {one.y[-1]:.4g} after {len(one.y)}" for one in series
         )
         + ".",
         panels=[Panel(x="tuning trials", y=f"expected best held-out {score_label(record.score)}{unit}", series=series)],
     )
-
-
-def _count(record: ComparisonRecord) -> int:
-    return sum(len(point.held_out) for point in record.tuned)
 
 
 def _at_best(point: RateRecord, chosen: Mapping[str, Any], name: str) -> bool:

@@ -14,7 +14,7 @@ import riesz
 from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
-from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.statistics import Comparison, holm
 from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.utils.amounts import count
 
@@ -81,14 +81,7 @@ def regime_maps(table: SweepResult) -> list[RegimeMap]:
     best = {size: _best(table, plain, size) for size in {size for size, _ in plain}}
     same = {(name, cell): row.comparison for name, rows in directed.items() for cell, row in rows.items()}
     to_best = {
-        (name, cell): paired(
-            plain[cell[0], rate].scores,
-            row.scores,
-            margin=table.sweep.margin,
-            higher_is_better=table.higher_is_better,
-            percent=table.percent,
-            collapsed=table.sweep.collapsed,
-        )
+        (name, cell): table.paired(plain[cell[0], rate].scores, row.scores, table.sweep.margin)
         for name, rows in directed.items()
         for cell, row in rows.items()
         if (rate := best.get(cell[0])) is not None

@@ -12,7 +12,6 @@ from riesz_lab.sweeps.definition import Sweep
 from riesz_lab.sweeps.running.driver import Watcher
 from riesz_lab.sweeps.running.pending import Pending
 from riesz_lab.training import progress
-from riesz_lab.utils.terminal import can_redraw
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,11 +114,8 @@ class Live(Lines):
 
 
 def make_display(kind: progress.Kind, sweep: Sweep, pending: Pending, runs: Path, slots: int) -> Lines:
-    if kind == "none":
-        return _Silent(sweep, pending, runs, slots)
-    if kind == "live" or (kind == "auto" and can_redraw()):
-        return Live(sweep, pending, runs, slots)
-    return Lines(sweep, pending, runs, slots)
+    kinds = {"none": _Silent, "live": Live, "plain": Lines}
+    return kinds[progress.resolved(kind)](sweep, pending, runs, slots)
 
 
 class _Silent(Lines):
