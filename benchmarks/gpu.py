@@ -67,7 +67,7 @@ class Traffic:
 
 
 def traffic(kernel: Kernel, dtype: torch.dtype, geometry: Geometry, tile: Tile) -> Traffic:
-    if tile.one:
+    if tile.whole:
         return Traffic(1, 0, 1, 0)
     # In float64 the recursive kernels take a base off their sums: the mean, or the mean of the first panel.
     bases = {"laplacian_smoothing": 1.0, "sobolev_tilde": tile.panel / geometry.n}
@@ -95,11 +95,11 @@ def variants_table() -> str:
                 if stem == "centralization":
                     geometry = Geometry(512, 1, n * 9, 0, n * 9, 1)
                 tile = kernel.tile_of(geometry, dtype, True)
-                if tile.one in done:
+                if tile.whole in done:
                     continue
-                done.add(tile.one)
+                done.add(tile.whole)
                 t = traffic(kernel, dtype, geometry, tile)
-                what = "one read, one write" if tile.one else "panels, read again"
+                what = "one read, one write" if tile.whole else "panels, read again"
                 dram = f"{t.first + t.written + t.scratch:.2f} to {t.total:.2f}" if t.again else f"{t.total:.2f}"
                 held = tile.rows * (tile.columns if stem in ("centralization", "identity") else tile.pieces)
                 rows.append((stem, str(dtype)[6:], what, str(held), f"{t.total:.2f}", dram))
@@ -135,8 +135,8 @@ def expected(kernel: Kernel, shapes: Sequence[Shape], device: Device) -> Expecte
         size += bytes_in_all
         moved += bytes_in_all * (t.total - (t.again if fits else 0))
         again_from_l2 += bytes_in_all * (t.again if fits else 0)
-        panels = 1 if tile.one else -(-geometry.n // tile.panel)
-        if kernel.stem == "centralization" and not tile.one:
+        panels = 1 if tile.whole else -(-geometry.n // tile.panel)
+        if kernel.stem == "centralization" and not tile.whole:
             panels = -(-geometry.inner // (tile.columns * tile.rows))
         longest = max(longest, panels * (t.first + t.again) * device.latency)
     memory = moved / (device.bandwidth * REACHED) + again_from_l2 / (3 * device.bandwidth)

@@ -99,7 +99,7 @@ class Compiled:
 def name_of(tile: Tile, dtype: torch.dtype) -> str:
     """Pieces x columns x rows, whether a column is held whole, bytes of an access."""
     access = f"{tile.vector * dtype.itemsize}-byte" if tile.vector > 1 else "strided"
-    return f"{tile.pieces}x{tile.columns}x{tile.rows} {'whole' if tile.one else 'panels'} {access}"
+    return f"{tile.pieces}x{tile.columns}x{tile.rows} {'whole' if tile.whole else 'panels'} {access}"
 
 
 def variants(dtypes: tuple[torch.dtype, ...] = DTYPES_BY_SIZE) -> Iterator[Variant]:

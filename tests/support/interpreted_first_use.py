@@ -46,10 +46,10 @@ RIGHT = identity.direct
 @triton.jit
 def first_program_alone(
     address, block, geometry, numbers, scratch, DTYPE: tl.constexpr, ACC: tl.constexpr,
-    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     if block == 0:
-        RIGHT(address, block, geometry, numbers, scratch, DTYPE, ACC, S, C, L, LEVELS, VECTOR, ONE)
+        RIGHT(address, block, geometry, numbers, scratch, DTYPE, ACC, S, C, L, LEVELS, VECTOR, WHOLE)
 
 
 def kinds_by_stem():

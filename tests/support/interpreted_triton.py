@@ -7,6 +7,7 @@ reach every branch.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from random import Random
 
 import pytest
@@ -15,7 +16,7 @@ import torch
 import riesz
 from cases import LAYOUTS, OPERATORS, TOLERANCE, laid_out, random_operator, relative_error
 from kernel_oracle import EXTENDED, by_fft, in_extended_precision
-from riesz.backends.triton import direct, kernels, launch
+from riesz.backends.triton import direct, kernels, launch, verify
 from riesz.layout.axis import Axis, ColumnView
 from triton_interpreter import direct_all_, expected
 
@@ -183,3 +184,39 @@ def test_columns_too_long_for_one_program_go_to_eager_which_is_logged_once(caplo
             riesz.precondition_(g := f.clone(), metric, backend="triton")
             assert relative_error(g, wanted) <= TOLERANCE[torch.float32]
     assert [record.message.count("eager serves longer ones") for record in caplog.records] == [1]
+
+
+@pytest.mark.parametrize("kind", [None, 99], ids=["no compiled kernel", "a kernel in csrc alone"])
+def test_a_metric_without_a_kernel_goes_to_eager_which_is_logged_once(kind, caplog):
+    class Other(riesz.ReweightedL2):
+        native_kind = kind
+
+    direct._announce_no_kernel.cache_clear()
+    parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in ((6, 4), (5, 3))]
+    optimizer = torch.optim.SGD(parameters, lr=1.0)
+    riesz.attach(optimizer, metric=Other(lam=0.5), layers="all", backend="triton")
+    with caplog.at_level(logging.WARNING, "riesz"):
+        for _ in range(3):
+            gradients = [torch.randn_like(parameter) for parameter in parameters]
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+            for parameter, f in zip(parameters, gradients, strict=True):
+                wanted = expected(f, riesz.ReweightedL2(lam=0.5), Axis(0))
+                assert relative_error(parameter.grad, wanted) <= TOLERANCE[torch.float32]
+    (record,) = caplog.records
+    assert record.message == "backend 'triton' has no kernel for the metric Other; eager serves in its place"
+
+
+@pytest.mark.usefixtures("verified")
+def test_a_metric_with_the_kernel_of_another_may_have_settings_of_its_own():
+    @dataclass(frozen=True)
+    class Named(riesz.ReweightedL2):
+        native_kind = riesz.ReweightedL2.native_kind
+        label: str = "mine"
+
+    f = torch.randn(6, 4)
+    wanted = expected(f, riesz.ReweightedL2(lam=0.5), Axis(0))
+    direct_all_([(f, Axis(0))], Named(lam=0.5))
+    assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
+    assert verify.note() is None

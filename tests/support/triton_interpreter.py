@@ -22,7 +22,7 @@ _patched: set[int] = set()
 
 @pytest.fixture(autouse=True, scope="session")
 def interpreter_rounds_to_bfloat16_as_hardware_does():
-    """Triton 3.9's interpreter cuts the digits off, whatever rounding is asked for; every device rounds to nearest."""
+    """Triton's interpreter cuts the digits off, whatever rounding is asked for; every device rounds to nearest."""
 
     def convert_float(values, source, target, rounding):
         if (source, target) != (tl.float32, tl.bfloat16):

@@ -39,7 +39,7 @@ def check(variant: Variant, target: str) -> None:
     elif vectors == {size}:
         assert compiled.wide == 0 or variant.kernel.stem == "laplacian_smoothing"
     for tile in variant.tiles:
-        narrow = NARROW.get((variant.kernel.stem, tile.one), {}).get(size, 16)
+        narrow = NARROW.get((variant.kernel.stem, tile.whole), {}).get(size, 16)
         assert tile.vector in (1, narrow // size)
 
 
@@ -50,7 +50,7 @@ USUAL = {v.kernel.stem: v for v in variants((torch.float32,)) if v.tiles[0].vect
 
 
 def test_the_formulas_give_every_kind_of_tile():
-    kinds = {(v.kernel.stem, v.dtype, v.tiles[0].one, v.tiles[0].vector > 1) for v in ALL}
+    kinds = {(v.kernel.stem, v.dtype, v.tiles[0].whole, v.tiles[0].vector > 1) for v in ALL}
     assert len(kinds) == 4 * (4 * 4 + 2)
     assert len(ALL) > len(kinds)
 
@@ -66,11 +66,11 @@ def test_the_kernel_of_a_captured_graph_moves_rows_as_vectors_and_does_not_spill
     check(replace(USUAL[stem], entry="single"), "sm_90")
 
 
-PANELS = [v for v in variants((torch.float32, torch.float64)) if v.tiles[0].vector > 1 and not v.tiles[0].one]
+PANELS = [v for v in variants((torch.float32, torch.float64)) if v.tiles[0].vector > 1 and not v.tiles[0].whole]
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
-@pytest.mark.parametrize("variant", [v for v in PANELS if v.kernel.leaves_ends], ids=str)
+@pytest.mark.parametrize("variant", [v for v in PANELS if v.kernel.uses_scratch], ids=str)
 def test_a_barrier_for_all_memory_stands_between_writing_and_reading_the_ends(variant, target):
     """Other threads read an end than wrote it. What else synchronises threads on AMD is for shared memory alone."""
     compiled, columns = build(variant, target), variant.tiles[0].columns

@@ -2,9 +2,10 @@
 
 Shape suffixes: S pieces of a column, C columns.
 
-A program owns C neighbouring columns. Its panel is S * L rows of them: lane (s, c) holds rows s * L .. s * L + L - 1 of
-column c. Lanes march alone; pieces are joined by sums over lanes (`tl.sum`) and by `chain`, never by a scan. What is
-past the end of a column or past the last column is masked, and reads as zero.
+A program works on C neighbouring columns. Its panel is S * L rows of them: lane (s, c), one entry of an S x C tile,
+holds rows s * L .. s * L + L - 1 of column c. Each lane runs the recursion over its own rows; the pieces of a column
+are combined by `tl.sum` and by `states_before`, never by `tl.associative_scan`. Rows past the end of a column and
+columns past the last one are masked, and read as zero.
 """
 
 import triton
@@ -13,7 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def aligned(address, DTYPE: tl.constexpr, VECTOR: tl.constexpr):
-    """The address as a pointer; a vectorised tile starts at a multiple of 16 bytes."""
+    """The address as a pointer; that of a vectorised tile is a multiple of 16 bytes."""
     pointer = address.to(tl.pointer_type(DTYPE))
     if VECTOR > 1:
         pointer = tl.multiple_of(pointer, 16)
@@ -27,65 +28,67 @@ def multiple(value, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def offsets(passenger, inner, stride_outer, stride_inner, VECTOR: tl.constexpr):
-    """Where each passenger lies. Vectorised tiles have one outer passenger and neighbours side by side."""
+def offsets(index, inner, stride_outer, stride_inner, VECTOR: tl.constexpr):
+    """The memory offsets of flat indices into (outer, inner). A vectorised tile has outer = 1 and stride_inner = 1."""
     if VECTOR > 1:
-        return passenger
+        return index
     else:
-        return (passenger // inner) * stride_outer + (passenger % inner) * stride_inner
+        return (index // inner) * stride_outer + (index % inner) * stride_inner
 
 
 @triton.jit
 def open_columns(address, block, geometry, DTYPE: tl.constexpr, C: tl.constexpr, VECTOR: tl.constexpr):
-    """The columns of a program, as the functions below take them: pointer, n, stride_row, offset_C, live_C."""
+    """The columns of a program, as the functions below take them: pointer, n, stride_row, offset_C, valid_C."""
     n, outer, inner = geometry[0], geometry[1], geometry[2]
     column_C = block * C + tl.arange(0, C)
     offset_C = offsets(column_C, inner, geometry[3], geometry[5], VECTOR)
-    live_C = column_C < multiple(outer * inner, VECTOR)
-    return aligned(address, DTYPE, VECTOR), n, multiple(geometry[4], VECTOR), offset_C, live_C
+    valid_C = column_C < multiple(outer * inner, VECTOR)
+    return aligned(address, DTYPE, VECTOR), n, multiple(geometry[4], VECTOR), offset_C, valid_C
 
 
 @triton.jit
-def exact(f):
-    """A tile in a type that casts to the others everywhere: the interpreter casts bfloat16 to float32 alone."""
+def widened(f):
+    """bfloat16 as float32, other types as they are: the interpreter casts bfloat16 to no other type."""
     return f.to(tl.float32) if f.dtype == tl.bfloat16 else f
 
 
 @triton.jit
 def rounded(value, DTYPE: tl.constexpr):
-    """The value as it is stored."""
+    """The value in the type of the gradient; to bfloat16 by way of float32, as in `widened`."""
     return value.to(tl.float32).to(DTYPE) if tl.bfloat16 == DTYPE else value.to(DTYPE)
 
 
 @triton.jit
 def row_numbers(first, l, S: tl.constexpr, L: tl.constexpr):
+    """Row l of every piece, counted from the start of the column; the panel starts at row `first`."""
     return first + tl.arange(0, S).to(tl.int64) * L + l
 
 
 @triton.jit
 def load_panel(columns, first, S: tl.constexpr, L: tl.constexpr):
-    """L tiles of S x C, as stored."""
-    pointer, n, stride_row, offset_C, live_C = columns
+    """The panel as L tiles of S x C: tile l holds row l of every piece."""
+    pointer, n, stride_row, offset_C, valid_C = columns
     tiles = ()
     for l in tl.static_range(L):
         row_S = row_numbers(first, l, S, L)
-        mask_SC = (row_S < n)[:, None] & live_C[None, :]
+        mask_SC = (row_S < n)[:, None] & valid_C[None, :]
         f_SC = tl.load(pointer + (row_S * stride_row)[:, None] + offset_C[None, :], mask=mask_SC, other=0.0)
-        tiles = tiles + (exact(f_SC),)
+        tiles = tiles + (widened(f_SC),)
     return tiles
 
 
 @triton.jit
 def store_tile(columns, value_SC, first, l, S: tl.constexpr, L: tl.constexpr):
-    pointer, n, stride_row, offset_C, live_C = columns
+    """Write row l of every piece."""
+    pointer, n, stride_row, offset_C, valid_C = columns
     row_S = row_numbers(first, l, S, L)
-    mask_SC = (row_S < n)[:, None] & live_C[None, :]
+    mask_SC = (row_S < n)[:, None] & valid_C[None, :]
     place_SC = pointer + (row_S * stride_row)[:, None] + offset_C[None, :]
     tl.store(place_SC, rounded(value_SC, pointer.dtype.element_ty), mask=mask_SC)
 
 
 @triton.jit
-def total(tiles, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
+def panel_sum(tiles, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
     """The sum of every column of a panel."""
     sum_SC = tl.zeros((S, C), ACC)
     for l in tl.static_range(L):
@@ -94,28 +97,29 @@ def total(tiles, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.cons
 
 
 @triton.jit
-def total_of_all(columns, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
+def column_sum(columns, ACC: tl.constexpr, S: tl.constexpr, C: tl.constexpr, L: tl.constexpr):
     """The sum of every column, panel by panel."""
     sum_C = tl.zeros((C,), ACC)
     for first in range(0, columns[1], S * L):
-        sum_C += total(load_panel(columns, first, S, L), ACC, S, C, L)
+        sum_C += panel_sum(load_panel(columns, first, S, L), ACC, S, C, L)
     return sum_C
 
 
 @triton.jit
-def rows_of(first, n, S: tl.constexpr, L: tl.constexpr):
-    """How many rows of every piece are there; a piece past the end of the column has none."""
+def rows_per_piece(first, n, S: tl.constexpr, L: tl.constexpr):
+    """The number of rows of every piece: L, fewer where the column ends, 0 past its end."""
     return tl.minimum(tl.maximum(n - first - tl.arange(0, S) * L, 0), L)
 
 
 @triton.jit
-def entry(
+def centered_row(
     f, base_C, l: tl.constexpr, first, n, ACC: tl.constexpr, WIDE: tl.constexpr, S: tl.constexpr, L: tl.constexpr
 ):
-    """f - base in row l of every piece, zero past the end; the base is zero where sums have digits to spare.
+    """f - base in row l of every piece, zero past the end. The base is zero unless `WIDE`: unless f is float64.
 
-    Sums of float32 in float64 have: their mean is taken off afterwards. In float64 there are none, so it, or that of a
-    panel, is taken off first, and a column's common part, however large, costs the rest no precision.
+    Sums of float32 numbers in float64 have digits to spare, and their mean is subtracted afterwards. Sums of float64
+    numbers have none: the mean of the column, or of one panel, is subtracted first, so that a large mean does not
+    cost the differences their precision.
     """
     x_SC = f[l].to(ACC)
     if WIDE:
@@ -124,23 +128,26 @@ def entry(
 
 
 @triton.jit
-def halves(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def even_odd(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """The even and the odd rows."""
     return tl.split(tl.permute(tl.reshape(x, (ROWS // 2, 2, COLUMNS)), (0, 2, 1)))
 
 
 @triton.jit
-def chain(value_SC, ratio_S, start_C, S: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, BACKWARD: tl.constexpr):
+def states_before(
+    value_SC, ratio_S, start_C,
+    S: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, BACKWARD: tl.constexpr,
+):  # fmt: skip
     """The state before every piece, and after the last, where a piece turns state x into ratio x + value.
 
-    Neighbouring pieces are composed pair by pair up to one, then states are handed down again: a tree of splits and
-    joins in a fixed order. `BACKWARD` runs from the last piece to the first. LEVELS is log2 S.
+    A tree in a fixed order: neighbouring pieces are composed pair by pair until one is left, then the states are passed
+    down the levels. `BACKWARD` runs from the last piece to the first. LEVELS is log2 S.
     """
     values, ratios = (), ()
     x, r = value_SC, tl.reshape(ratio_S, (S, 1))
     for level in tl.static_range(LEVELS):
-        even, odd = halves(x, S >> level, C)
-        r_even, r_odd = halves(r, S >> level, 1)
+        even, odd = even_odd(x, S >> level, C)
+        r_even, r_odd = even_odd(r, S >> level, 1)
         if BACKWARD:
             even, odd = odd, even
             r_even, r_odd = r_odd, r_even

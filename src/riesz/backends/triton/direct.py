@@ -25,7 +25,7 @@ LONGEST_COLUMN = 1 << 14
 """Rows that one program walks. Longer columns are those of rasterized weights: few, and eager spreads them out."""
 
 IDENTITY, SOBOLEV, SOBOLEV_TILDE = 0, 2, 3
-STEMS = {
+STEMS: dict[int | None, str] = {
     IDENTITY: "identity",
     1: "reweighted_l2",
     SOBOLEV: "laplacian_smoothing",
@@ -33,13 +33,13 @@ STEMS = {
     4: "laplacian_smoothing",
     5: "centralization",
 }
-"""The kernel of every operator, by its number in csrc/riesz.h."""
+"""The kernels by `native_kind`; an operator that is not among them goes to eager."""
 
 Numbers = tuple[float, ...]
 
 
 def kernel_of(metric: Operator) -> Kernel | None:
-    return None if metric.native_kind is None else KERNELS[STEMS[metric.native_kind]]
+    return KERNELS[STEMS[metric.native_kind]] if metric.native_kind in STEMS else None
 
 
 def numbers_of(metric: Operator) -> Numbers:
@@ -50,7 +50,8 @@ def numbers_of(metric: Operator) -> Numbers:
 
 def serves(columns: ColumnView, metric: Operator) -> bool:
     """Whether there is a kernel for these columns."""
-    if metric.native_kind is None:
+    if kernel_of(metric) is None:
+        _announce_no_kernel(type(metric).__name__)
         return False
     if metric.mixes_columns:
         return not (columns.outer == columns.blocks and columns.inner == 1)  # nothing to average over
@@ -58,6 +59,13 @@ def serves(columns: ColumnView, metric: Operator) -> bool:
         _announce_long_columns()
         return False
     return True
+
+
+@lru_cache(maxsize=16)
+def _announce_no_kernel(metric: str) -> None:
+    logging.getLogger("riesz").warning(
+        "backend 'triton' has no kernel for the metric %s; eager serves in its place", metric
+    )
 
 
 @lru_cache(maxsize=1)
@@ -87,27 +95,27 @@ def direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
 
 def implementation(views: list[Tensor], geometry: list[int], kind: int, riemann: bool, numbers: Tensor) -> None:
     """`riesz::direct_` on CUDA and HIP."""
-    (operator,) = (operator for operator in KINDS.values() if operator.native_kind == kind)
     strength, scale, blend = numbers.tolist()
-    metric = _with_numbers(operator, strength, scale, blend, riemann)
+    metric = _with_numbers(kind, strength, scale, blend, riemann)
     quads = zip(views, *[iter(geometry)] * 4, strict=True)
     direct_([ColumnView(view, *numbers) for view, *numbers in quads], metric)
 
 
-def _with_numbers(kind: type[Operator], strength: float, scale: float, blend: float, riemann: bool) -> Operator:
-    """The operator with those of the settings that its kind has."""
+def _with_numbers(native_kind: int | None, strength: float, scale: float, blend: float, riemann: bool) -> Operator:
+    """The operator of the library that a kernel computes, with those of the settings that it has."""
+    (kind,) = (kind for kind in KINDS.values() if kind.native_kind == native_kind)
     settings: dict[str | None, Any] = {kind.strength_field: strength, "scale": scale, "blend": blend}
     settings["riemann"] = riemann
     return kind(**{field.name: settings[field.name] for field in kind.settings()})
 
 
-def _sample_of(kind: type[Operator]) -> Operator:
+def _sample_of(native_kind: int | None) -> Operator:
     """An operator to compare a kernel by: each of its numbers changes a sample by more than half types round.
 
     Not the numbers in use: they may be extreme, where eager has fewer digits, or hide a number by being 0 or 1.
     """
-    strength = 0.01 if kind.native_kind in (SOBOLEV, SOBOLEV_TILDE) else 2.0
-    return _with_numbers(kind, strength, scale=0.75, blend=0.5, riemann=True)
+    strength = 0.01 if native_kind in (SOBOLEV, SOBOLEV_TILDE) else 2.0
+    return _with_numbers(native_kind, strength, scale=0.75, blend=0.5, riemann=True)
 
 
 def _direct_group_(columns: Sequence[ColumnView], metric: Operator) -> None:
@@ -199,7 +207,7 @@ def is_trusted(
     kernel: Kernel, dtype: torch.dtype, tiles: tuple[Tile, ...], device: torch.device, metric: Operator
 ) -> bool:
     """Whether a launch with these tiles agrees with eager here; compared at first use."""
-    sample = _sample_of(type(metric))
+    sample = _sample_of(metric.native_kind)
 
     def run(samples: Sequence[Tensor], geometries: Sequence[Geometry]) -> None:
         table = Table.of(kernel, dtype, [(geometry, True) for geometry in geometries], device)
@@ -217,7 +225,7 @@ def is_trusted(
 
 def is_single_trusted(kernel: Kernel, dtype: torch.dtype, tile: Tile, device: torch.device, metric: Operator) -> bool:
     """Whether a launch of a single gradient agrees with eager here; not if it was not compared before a capture."""
-    sample = _sample_of(type(metric))
+    sample = _sample_of(metric.native_kind)
 
     def run(samples: Sequence[Tensor], geometries: Sequence[Geometry]) -> None:
         from riesz.backends.triton.launch import launch_single

@@ -1,7 +1,7 @@
 """The two kernels that are launched: many gradients through a table of addresses, or a single one by its address.
 
 `BODY` is `direct` of one metric's file:
-  direct(address, block, geometry, numbers, scratch, DTYPE, ACC, S, C, L, LEVELS, VECTOR, ONE)
+  direct(address, block, geometry, numbers, scratch, DTYPE, ACC, S, C, L, LEVELS, VECTOR, WHOLE)
 with the program's number `block` within its gradient, geometry = (n, outer, inner, stride_outer, stride_row,
 stride_inner, blocks), all int64, and the fields of a `tiles.Tile`. `TILES` are the shapes of tiles that occur in the
 launch, and each program runs the branch of the one its gradient has: one launch serves short and long columns, aligned

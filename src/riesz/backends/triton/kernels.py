@@ -31,11 +31,11 @@ class Kernel:
 
     Attributes:
         stem: its file in this folder, as in csrc/.
-        registers: rows held in registers, by the size of an entry in bytes.
-        tile, programs: how a gradient is tiled.
-        halves_in_float32: whether float32 sums serve the half types. A mean of them is good to the last bit of the
-            result; recursions are not, and have float64 as in csrc/.
-        leaves_ends: whether a column longer than a panel leaves one number per panel in scratch memory.
+        registers: what a thread holds in registers, by the size of an entry in bytes.
+        tile, programs: how a gradient is tiled, and how many programs that takes.
+        halves_in_float32: whether half types are summed in float32. That suffices for a mean; recursions need float64,
+            as in csrc/.
+        uses_scratch: whether one number per column and panel is stored, where a column is longer than a panel.
     """
 
     stem: str
@@ -43,7 +43,7 @@ class Kernel:
     tile: Callable[[Geometry, int, Registers, bool], Tile] = column_tile
     programs: Callable[[Geometry, Tile], int] = column_programs
     halves_in_float32: bool = False
-    leaves_ends: bool = False
+    uses_scratch: bool = False
 
     def tile_of(self, geometry: Geometry, dtype: torch.dtype, is_aligned: bool) -> Tile:
         return self.tile(geometry, dtype.itemsize, self.registers[dtype.itemsize], is_aligned)
@@ -52,7 +52,7 @@ class Kernel:
         return "float32" if dtype.itemsize == 2 and self.halves_in_float32 else "float64"
 
     def scratch(self, geometry: Geometry, tile: Tile) -> int:
-        if not self.leaves_ends or tile.one:
+        if not self.uses_scratch or tile.whole:
             return 0
         return -(-geometry.n // tile.panel) * geometry.outer * geometry.inner
 
@@ -72,7 +72,7 @@ KERNELS = {
         Kernel(
             "laplacian_smoothing",
             {2: Registers(8, 3, whole_bytes=8, panel_bytes=4), 4: Registers(8, 3, panel_bytes=8), 8: Registers(8, 3)},
-            leaves_ends=True,
+            uses_scratch=True,
         ),
         Kernel("centralization", dict.fromkeys((2, 4, 8), Registers(8, 8)), row_tile, row_programs, True),
     )

@@ -4,28 +4,28 @@ The operator factors into two first-order recursions, 1 - sigma D = (1 - z S)(1 
   forward   y[j] = (f[j] - mean(f)) + z y[j-1]
   backward  h[j] = y[j] + z h[j+1],   g = mean(f) + (1 - z)^2 h
 Both are periodic. From rest, a turn of the first ends at E = sum z^(n-1-j) f[j]; whole turns repeat with z^n, so it
-starts from E / (1 - z^n); the same holds for h and the sum of z^j y[j]. The mean walks around the recursions: for large
-sigma they would amplify it beyond all digits.
+starts from E / (1 - z^n); the same holds for h and the sum of z^j y[j]. The mean is kept out of the recursions: for
+large sigma they would amplify it until no digit of the rest is left.
 
-A column longer than a panel is walked forward for the sums, which leave E at the start of every panel in `scratch`,
-then backward panel by panel.
+A column longer than a panel takes two passes: forward for the sums, storing E at the start of every panel in `scratch`,
+then backward panel by panel to write the result.
 """
 
 import triton
 import triton.language as tl
 
 from riesz.backends.triton.columns import (
-    chain,
-    entry,
+    centered_row,
+    column_sum,
     load_panel,
     one_minus_exp,
     open_columns,
+    panel_sum,
     power,
     row_numbers,
-    rows_of,
+    rows_per_piece,
+    states_before,
     store_tile,
-    total,
-    total_of_all,
 )
 
 # Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) are the same to 3e-10 of themselves, so the result
@@ -40,7 +40,7 @@ def ends(
     """E of f - base from rest, for every piece; rows past the end leave it as it is."""
     e_SC = tl.zeros((S, C), ACC)
     for l in tl.static_range(L):
-        x_SC = entry(f, base_C, l, first, n, ACC, WIDE, S, L)
+        x_SC = centered_row(f, base_C, l, first, n, ACC, WIDE, S, L)
         e_SC = tl.where((row_numbers(first, l, S, L) < n)[:, None], x_SC + z * e_SC, e_SC)
     return e_SC
 
@@ -62,7 +62,7 @@ def sums(
     """sum x and sum z^l x[l] of every piece, x = f - base."""
     sum_SC, w_SC = tl.zeros((S, C), ACC), tl.zeros((S, C), ACC)
     for back in tl.static_range(L):
-        x_SC = entry(f, base_C, L - 1 - back, first, n, ACC, WIDE, S, L)
+        x_SC = centered_row(f, base_C, L - 1 - back, first, n, ACC, WIDE, S, L)
         sum_SC += x_SC
         w_SC = x_SC + z * w_SC
     return sum_SC, w_SC
@@ -97,7 +97,7 @@ def backward(
 @triton.jit
 def direct(
     address, block, geometry, numbers, scratch, DTYPE: tl.constexpr, ACC: tl.constexpr,
-    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     columns, n = open_columns(address, block, geometry, DTYPE, C, VECTOR), geometry[0]
     strength, per_n = tl.load(numbers), tl.load(numbers + 3)
@@ -114,36 +114,36 @@ def direct(
     WIDE: tl.constexpr = tl.float64 == DTYPE
     nothing_C = tl.zeros((C,), ACC)
     base_C = nothing_C
-    if ONE:
+    if WHOLE:
         f = load_panel(columns, 0, S, L)
-        over_C = total(f, ACC, S, C, L) / n
+        over_C = panel_sum(f, ACC, S, C, L) / n
         if WIDE:
             base_C = over_C
             over_C = tl.sum(sums(f, base_C, 0, n, z, ACC, WIDE, S, C, L)[0], axis=0) / n
         mean_C = base_C + over_C
-        ratio_S, ones_S = ratios(rows_of(0, n, S, L), z, S, L)
+        ratio_S, ones_S = ratios(rows_per_piece(0, n, S, L), z, S, L)
         e_SC = ends(f, base_C, 0, n, z, ACC, WIDE, S, C, L) - ones_S[:, None] * over_C[None, :]
         # From rest first; what the start adds decays with the rows before a piece, or after it.
-        y_SC, ending_C = chain(e_SC, ratio_S, nothing_C, S, C, LEVELS, False)
+        y_SC, ending_C = states_before(e_SC, ratio_S, nothing_C, S, C, LEVELS, False)
         y_SC += power(tl.arange(0, S) * L, log_z)[:, None] * (ending_C * turn)[None, :]
         y, w_SC = forward(f, mean_C, 0, n, z, y_SC, ACC, S, C, L)
-        h_SC, beginning_C = chain(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
+        h_SC, beginning_C = states_before(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
         rows_after_S = tl.maximum(n - (tl.arange(0, S) + 1) * L, 0)
         h_SC += power(rows_after_S, log_z)[:, None] * (beginning_C * turn)[None, :]
         backward(columns, f, y, 0, n, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L)
     else:
         if WIDE:
-            base_C = total_of_all(columns, ACC, S, C, L) / n
+            base_C = column_sum(columns, ACC, S, C, L) / n
         sum_C, ending_C, beginning_C = nothing_C, nothing_C, nothing_C
         weight_S1 = power(tl.arange(0, S) * L, log_z)[:, None]
-        live_C, width = columns[4], geometry[1] * geometry[2]
+        valid_C, width = columns[4], geometry[1] * geometry[2]
         end_C = scratch + block * C + tl.arange(0, C)
         for first in range(0, n, S * L):
-            tl.store(end_C + (first // (S * L)) * width, ending_C, mask=live_C)
+            tl.store(end_C + (first // (S * L)) * width, ending_C, mask=valid_C)
             f = load_panel(columns, first, S, L)
-            ratio_S, _ = ratios(rows_of(first, n, S, L), z, S, L)
+            ratio_S, _ = ratios(rows_per_piece(first, n, S, L), z, S, L)
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
-            _, ending_C = chain(e_SC, ratio_S, ending_C, S, C, LEVELS, False)
+            _, ending_C = states_before(e_SC, ratio_S, ending_C, S, C, LEVELS, False)
             sum_SC, w_SC = sums(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             sum_C += tl.sum(sum_SC, axis=0)
             beginning_C += power(first, log_z) * tl.sum(weight_S1 * w_SC, axis=0)
@@ -163,13 +163,13 @@ def direct(
         for back in range(panels):
             first = (panels - 1 - back) * (S * L)
             f = load_panel(columns, first, S, L)
-            ratio_S, ones_S = ratios(rows_of(first, n, S, L), z, S, L)
+            ratio_S, ones_S = ratios(rows_per_piece(first, n, S, L), z, S, L)
             begun = power(first, log_z)
-            before_C = tl.load(end_C + (first // (S * L)) * width, mask=live_C, other=0.0)
+            before_C = tl.load(end_C + (first // (S * L)) * width, mask=valid_C, other=0.0)
             before_C += begun * start_C - ((1 - begun) / lost) * over_C
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             e_SC -= ones_S[:, None] * over_C[None, :]
-            y_SC, _ = chain(e_SC, ratio_S, before_C, S, C, LEVELS, False)
+            y_SC, _ = states_before(e_SC, ratio_S, before_C, S, C, LEVELS, False)
             y, w_SC = forward(f, mean_C, first, n, z, y_SC, ACC, S, C, L)
-            h_SC, h_C = chain(w_SC, ratio_S, h_C, S, C, LEVELS, True)
+            h_SC, h_C = states_before(w_SC, ratio_S, h_C, S, C, LEVELS, True)
             backward(columns, f, y, first, n, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L)

@@ -12,13 +12,13 @@ import triton
 import triton.language as tl
 
 from riesz.backends.triton.columns import (
-    chain,
-    entry,
+    centered_row,
     load_panel,
     open_columns,
-    rows_of,
+    panel_sum,
+    rows_per_piece,
+    states_before,
     store_tile,
-    total,
 )
 
 
@@ -29,7 +29,7 @@ def moments(
     """sum x, sum l x, sum l^2 x of every piece, x = f - base and l the row within the piece."""
     s0_SC, s1_SC, s2_SC = tl.zeros((S, C), ACC), tl.zeros((S, C), ACC), tl.zeros((S, C), ACC)
     for l in tl.static_range(L):
-        x_SC = entry(f, base_C, l, first, n, ACC, WIDE, S, L)
+        x_SC = centered_row(f, base_C, l, first, n, ACC, WIDE, S, L)
         s0_SC += x_SC
         s1_SC += l * x_SC
         s2_SC += (l * l) * x_SC
@@ -52,17 +52,17 @@ def march(
 ):  # fmt: skip
     """Write a panel from its start slope and value and the sums of its pieces; returns those of the next panel.
 
-    `over` is what the mean exceeds the base of the sums by.
+    `over` is the mean minus the base of the sums.
     """
-    rows_S1 = rows_of(first, n, S, L).to(ACC)[:, None]
+    rows_S1 = rows_per_piece(first, n, S, L).to(ACC)[:, None]
     a_SC = s0_SC - rows_S1 * over_C[None, :]
     d_SC = L * a_SC - (s1_SC - (rows_S1 * (rows_S1 - 1) / 2) * over_C[None, :])
     start_S1 = (tl.arange(0, S) * L).to(ACC)[:, None]
     # sum_{t<s} D_t + (start_s - start_t - L) A_t, with what depends on s taken out of the sum.
     q_SC = d_SC - (start_S1 + L) * a_SC
     ones_S, nothing_C = tl.full((S,), 1.0, ACC), tl.zeros((C,), ACC)
-    a_before_SC, a_C = chain(a_SC, ones_S, nothing_C, S, C, LEVELS, False)
-    q_before_SC, q_C = chain(q_SC, ones_S, nothing_C, S, C, LEVELS, False)
+    a_before_SC, a_C = states_before(a_SC, ones_S, nothing_C, S, C, LEVELS, False)
+    q_before_SC, q_C = states_before(q_SC, ones_S, nothing_C, S, C, LEVELS, False)
     s_SC = slope_C[None, :] - k * a_before_SC
     g_SC = value_C[None, :] + start_S1 * slope_C[None, :] - k * (q_before_SC + start_S1 * a_before_SC)
     for l in tl.static_range(L):
@@ -76,7 +76,7 @@ def march(
 @triton.jit
 def direct(
     address, block, geometry, numbers, scratch, DTYPE: tl.constexpr, ACC: tl.constexpr,
-    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, ONE: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, L: tl.constexpr, LEVELS: tl.constexpr, VECTOR: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     columns, n = open_columns(address, block, geometry, DTYPE, C, VECTOR), geometry[0]
     lam, riemann = tl.load(numbers), tl.load(numbers + 3)
@@ -86,15 +86,15 @@ def direct(
     k = step.to(ACC)
     WIDE: tl.constexpr = tl.float64 == DTYPE
     base_C = tl.zeros((C,), ACC)
-    if ONE:
+    if WHOLE:
         f = load_panel(columns, 0, S, L)
         if WIDE:
-            base_C = total(f, ACC, S, C, L) / n
+            base_C = panel_sum(f, ACC, S, C, L) / n
         s0_SC, s1_SC, s2_SC = moments(f, base_C, 0, n, ACC, WIDE, S, C, L)
         sum_C, j_C, jj_C = of_column(s0_SC, s1_SC, s2_SC, 0, n, ACC, S, L)
     else:
         if WIDE:
-            base_C = total(load_panel(columns, 0, S, L), ACC, S, C, L) / (S * L)
+            base_C = panel_sum(load_panel(columns, 0, S, L), ACC, S, C, L) / (S * L)
         sum_C, j_C, jj_C = tl.zeros((C,), ACC), tl.zeros((C,), ACC), tl.zeros((C,), ACC)
         for first in range(0, n, S * L):
             f = load_panel(columns, first, S, L)
@@ -107,7 +107,7 @@ def direct(
     jj_C += over_C * (length * (length * length - 1) / 6).to(ACC)
     slope_C = -(step / length).to(ACC) * j_C
     value_C = (1 + riemann * step / 12).to(ACC) * mean_C + (step / (2 * length)).to(ACC) * jj_C
-    if ONE:
+    if WHOLE:
         march(columns, f, s0_SC, s1_SC, over_C, 0, n, mean_C, slope_C, value_C, k, scale, blend, ACC, S, C, L, LEVELS)
     else:
         for first in range(0, n, S * L):

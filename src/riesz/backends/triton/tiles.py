@@ -1,8 +1,9 @@
-"""How a gradient falls into tiles: by formula, never by trying. An in-place kernel that is tuned runs several times.
+"""How a gradient is divided into tiles: by formula. Autotuning would run an in-place kernel several times.
 
-A program has 128 threads. A thread holds 16 bytes of a row where neighbours lie side by side, and two entries where
-they do not: each needs an address of its own. Together they cover `pieces` x `columns` lanes, and each lane walks
-`rows` rows of its piece in registers. Columns that fit into one panel of pieces * rows rows are read and written once.
+A program has 128 threads. Of each row a thread holds 16 bytes where neighbouring columns are adjacent in memory, and
+two entries where they are not, since each then needs an address of its own. A lane is one entry of a tile of `pieces` x
+`columns`; it holds `rows` consecutive rows of its column in registers. A panel is pieces * rows rows of `columns`
+columns. A column that fits into one panel is read once and written once.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from dataclasses import dataclass
 THREADS = 128
 BYTES_PER_THREAD = 16
 STRIDED_PER_THREAD = 2
-MOST_PIECES = 16
+MAX_PIECES = 16
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """One gradient as columns (outer, n, inner) with a stride for each; `blocks` of the outer axis are independent."""
+    """One gradient as (outer, n, inner) with a stride for each axis, n being the length of a column.
+
+    The outer axis consists of `blocks` equal parts that do not affect each other, such as the groups of a convolution.
+    """
 
     n: int
     outer: int
@@ -33,7 +37,7 @@ class Geometry:
 
     @property
     def is_dense(self) -> bool:
-        """Whether its entries lie side by side in the order of (outer, n, inner)."""
+        """Whether its memory is contiguous in the order (outer, n, inner)."""
         sizes = (self.outer, self.n, self.inner)
         strides = (self.stride_outer, self.stride_row, self.stride_inner)
         wanted = (self.n * self.inner, self.inner, 1)
@@ -41,21 +45,22 @@ class Geometry:
 
     @property
     def span(self) -> int:
-        """Entries from the first to the last, gaps included."""
+        """The distance in memory from its first entry to past its last, in entries."""
         steps = (self.outer - 1) * self.stride_outer + (self.n - 1) * self.stride_row
         return steps + (self.inner - 1) * self.stride_inner + 1
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The shape of a program's work; the kernel is compiled for it.
+    """The part of a gradient that a program works on at a time; the kernel is compiled for it.
 
     Attributes:
-        pieces, columns: lanes of a program; for centralization rows and passengers.
-        rows: rows of a piece that are held in registers.
+        pieces, columns: the lanes of a program. A column is cut into `pieces`. In centralization, which sums over rows,
+            they are the rows and the entries of each.
+        rows: consecutive rows that a lane holds in registers; tiles of a panel in centralization.
         levels: log2 of the pieces.
-        vector: entries of one memory access; 1 where neighbours are not side by side or not aligned.
-        one: whether one panel holds a whole column.
+        vector: entries of one memory access; 1 where neighbouring columns are not adjacent or not aligned.
+        whole: whether one panel holds whole columns, or whole rows in centralization.
     """
 
     pieces: int
@@ -63,7 +68,7 @@ class Tile:
     rows: int
     levels: int
     vector: int
-    one: bool
+    whole: bool
 
     @property
     def panel(self) -> int:
@@ -72,35 +77,34 @@ class Tile:
 
 @dataclass(frozen=True)
 class Registers:
-    """What a thread of a kernel holds without spilling, as the compiled kernels show.
+    """How much of a gradient a thread holds; chosen so that no compiled kernel spills.
 
     Attributes:
-        whole: rows, where a column fits into one panel.
-        panel: rows, where it does not.
-        whole_bytes, panel_bytes: bytes of a row, where it does and where it does not.
+        whole_rows, panel_rows: rows per lane, where a column fits into one panel and where it does not.
+        whole_bytes, panel_bytes: bytes of each row, where it does and where it does not.
     """
 
-    whole: int
-    panel: int
+    whole_rows: int
+    panel_rows: int
     whole_bytes: int = BYTES_PER_THREAD
     panel_bytes: int = BYTES_PER_THREAD
 
 
 def column_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
-    """The tile of a kernel that walks along columns."""
+    """The tile of a kernel that runs along columns."""
     pieces = 1
-    while pieces < MOST_PIECES and pieces * registers.whole < geometry.n:
+    while pieces < MAX_PIECES and pieces * registers.whole_rows < geometry.n:
         pieces *= 4
-    one = pieces * registers.whole >= geometry.n
-    vector = (registers.whole_bytes if one else registers.panel_bytes) // itemsize
+    whole = pieces * registers.whole_rows >= geometry.n
+    vector = (registers.whole_bytes if whole else registers.panel_bytes) // itemsize
     if not (is_aligned and geometry.outer == 1 and _is_vector(geometry, vector)):
         vector = 1
-    rows = registers.whole if one else registers.panel
-    return Tile(pieces, _lanes(vector) // pieces, rows, pieces.bit_length() - 1, vector, one)
+    rows = registers.whole_rows if whole else registers.panel_rows
+    return Tile(pieces, _lanes(vector) // pieces, rows, pieces.bit_length() - 1, vector, whole)
 
 
 def row_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
-    """The tile of a kernel that sums over passengers, row by row."""
+    """The tile of a kernel that sums over rows: over all axes but the directed one."""
     vector = BYTES_PER_THREAD // itemsize
     outers = geometry.outer // geometry.blocks
     flat = outers == 1 and _is_vector(geometry, vector)
@@ -108,18 +112,18 @@ def row_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned
         vector = 1
     lanes, count = _lanes(vector), outers * geometry.inner
     columns = lanes // 16
-    while columns < lanes and columns * registers.whole < count:
+    while columns < lanes and columns * registers.whole_rows < count:
         columns *= 4
-    one = columns * registers.whole >= count
-    return Tile(lanes // columns, columns, registers.whole if one else registers.panel, 0, vector, one)
+    whole = columns * registers.whole_rows >= count
+    return Tile(lanes // columns, columns, registers.whole_rows if whole else registers.panel_rows, 0, vector, whole)
 
 
 def entry_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:
-    """The tile of a kernel that takes entries one by one."""
+    """The tile of an elementwise kernel."""
     vector = BYTES_PER_THREAD // itemsize
     if not (is_aligned and geometry.is_dense and geometry.entries % vector == 0):
         vector = 1
-    return Tile(1, _lanes(vector), registers.whole, 0, vector, True)
+    return Tile(1, _lanes(vector), registers.whole_rows, 0, vector, True)
 
 
 def _lanes(vector: int) -> int:
@@ -127,9 +131,9 @@ def _lanes(vector: int) -> int:
 
 
 def _is_vector(geometry: Geometry, vector: int) -> bool:
-    """Whether every row starts at a multiple of a vector and is a whole number of them."""
-    side_by_side = geometry.stride_inner == 1
-    return side_by_side and geometry.inner % vector == 0 and (geometry.n == 1 or geometry.stride_row % vector == 0)
+    """Whether every row starts at a multiple of `vector` entries and consists of whole vectors."""
+    is_adjacent = geometry.stride_inner == 1
+    return is_adjacent and geometry.inner % vector == 0 and (geometry.n == 1 or geometry.stride_row % vector == 0)
 
 
 def column_programs(geometry: Geometry, tile: Tile) -> int:

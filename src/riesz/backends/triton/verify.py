@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from riesz.backends.triton.kernels import Kernel
-from riesz.backends.triton.tiles import MOST_PIECES, Geometry, Tile
+from riesz.backends.triton.tiles import MAX_PIECES, Geometry, Tile
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 """Largest difference to eager allowed, relative to the largest entry: a few roundings of either."""
@@ -81,14 +81,14 @@ def sample_geometry(kernel: Kernel, tile: Tile, dtype: torch.dtype) -> Geometry:
         entries = tile.columns * tile.rows + tile.vector
         return Geometry(1, 1, entries, entries, entries, 1 if tile.vector > 1 else 2)
     if kernel.stem == "centralization":
-        count = tile.columns * tile.rows + (0 if tile.one else tile.columns)
+        count = tile.columns * tile.rows + (0 if tile.whole else tile.columns)
         n = tile.pieces // 2 + 3  # of two blocks: a few rows more than one program takes
         if tile.vector > 1:
             return Geometry(n, 2, count, n * count, count, 1, blocks=2)
         return Geometry(n, 4, count // 2, n * count, count, 2, blocks=2)
     # Not a whole number of pieces: the end of a column is where mistakes are made.
-    longest_whole = MOST_PIECES * kernel.registers[dtype.itemsize].whole
-    n = max(tile.panel - tile.rows // 2, 1) if tile.one else max(2 * tile.panel, longest_whole) + tile.rows + 1
+    longest_whole = MAX_PIECES * kernel.registers[dtype.itemsize].whole_rows
+    n = max(tile.panel - tile.rows // 2, 1) if tile.whole else max(2 * tile.panel, longest_whole) + tile.rows + 1
     if tile.vector > 1:
         inner = tile.columns + 2 * tile.vector
         return Geometry(n, 1, inner, 0, inner, 1)
