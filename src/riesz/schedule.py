@@ -69,10 +69,17 @@ def first_epochs(epochs: int, steps_per_epoch: int) -> FirstSteps:
         A picklable callable for `Attachment.schedule`.
 
     Example:
-        >>> import riesz
-        >>> schedule = riesz.schedule.first_epochs(1, steps_per_epoch=2)  # attachment.schedule(schedule) sets it
-        >>> [schedule.of(riesz.LaplacianSmoothing())(step) for step in range(3)]
-        [LaplacianSmoothing(sigma=1.0), LaplacianSmoothing(sigma=1.0), Identity()]
+        >>> import riesz, torch
+        >>> conv = torch.nn.Conv2d(3, 8, 3)
+        >>> optimizer = torch.optim.SGD(conv.parameters(), lr=0.1)
+        >>> attachment = riesz.attach(optimizer, conv, metric=riesz.LaplacianSmoothing())
+        >>> attachment.schedule(riesz.schedule.first_epochs(1, steps_per_epoch=2))
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     print(attachment.metric)
+        laplacian-smoothing(sigma=1.0)
+        laplacian-smoothing(sigma=1.0)
+        identity
     """
     epochs, steps_per_epoch = _count("epochs", epochs), _count("steps_per_epoch", steps_per_epoch)
     return FirstSteps(epochs * steps_per_epoch)
