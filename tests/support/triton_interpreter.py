@@ -16,7 +16,7 @@ from riesz.backends.triton import verify
 from riesz.layout.axis import ColumnView
 
 _patch_lang, _run_grid = interpreter._patch_lang, interpreter.GridExecutor.__call__
-_convert_float, _truediv = interpreter._convert_float, tl.constexpr.__truediv__
+_convert_float = interpreter._convert_float
 _patched: set[int] = set()
 
 
@@ -32,18 +32,6 @@ def interpreter_rounds_to_bfloat16_as_hardware_does():
     interpreter._convert_float = convert_float
     yield
     interpreter._convert_float = _convert_float
-
-
-@pytest.fixture(autouse=True, scope="session")
-def interpreter_divides_constants_by_tensors():
-    """Triton 3.7's interpreter makes a constant of the quotient, and cannot read it; its compiler does it right."""
-
-    def truediv(self, other):
-        return self.value / other if isinstance(other, tl.tensor) else _truediv(self, other)
-
-    tl.constexpr.__truediv__ = truediv
-    yield
-    tl.constexpr.__truediv__ = _truediv
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -29,7 +29,7 @@ from riesz.backends.triton.columns import (
 )
 
 # Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) are the same to 3e-10 of themselves, so the result
-# for lam is that for the limit, divided; z would soon round to 1.
+# for lam is that for the limit, divided; z would soon round to 1. (Triton's interpreter cannot divide it by a tensor.)
 STRONGEST = tl.constexpr(1e8)
 
 
@@ -110,7 +110,7 @@ def direct(
     log_z = tl.log(z)
     lost = 1 - z
     turn = 1 / one_minus_exp(length * log_z)
-    gain = scale * lost * lost * tl.minimum(1.0, STRONGEST / lam)
+    gain = scale * lost * lost * tl.minimum(1.0, (1 / lam) * STRONGEST)
     WIDE: tl.constexpr = tl.float64 == DTYPE
     nothing_C = tl.zeros((C,), ACC)
     base_C = nothing_C
