@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import riesz
@@ -11,9 +12,10 @@ from riesz_lab.comparison.display import describe_look
 from riesz_lab.comparison.margin import Margin
 from riesz_lab.comparison.planning import fixed_pairs
 from riesz_lab.comparison.rounds import judge_table
+from riesz_lab.comparison.trials import seconds_of
 from riesz_lab.config import OWN, Config
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.sequential import Sequential, half_width, pairs_needed
+from riesz_lab.statistics.sequential import Sequential, decidable, pairs_to_decide
 from riesz_lab.statistics.verdict import LEAST_PAIRS, describe_p, format_signed, format_size
 from riesz_lab.training.progress import clock
 from riesz_lab.utils.amounts import count
@@ -43,7 +45,9 @@ def _fixed(answer: Answer, label: str, comparison: Comparison) -> str:
     size = _size(answer, comparison.difference, comparison.interval)
     if verdict == "no evidence":
         pairs = fixed_pairs(comparison.margin / _spreads(answer)[label], 0.05 / max(1, comparison.family))
-        return f"Undecided on {name} after {comparison.n} pairs: {size}; {_needed(answer, pairs, comparison.margin)}."
+        # As many or fewer would only say again that the margin is within reach of such a test.
+        needed = "" if pairs is not None and pairs <= comparison.n else f"; {_needed(answer, pairs, comparison.margin)}"
+        return f"Undecided on {name} after {comparison.n} pairs: {size}{needed}."
     if verdict in WAS and comparison.equivalent:
         less = f"but by less than {format_size(comparison.margin, answer.percent)}"
         return f"{name} {WAS[verdict]}, {less}: {size}{_where(answer)}, {comparison.n} pairs."
@@ -70,8 +74,12 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     assert answer.verdicts is not None
     stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
     why = f"; {stopped}" if label in answer.verdicts.futile else ""
-    pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
-    return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_needed(answer, pairs, judged.margin)}."
+    pairs = _to_decide(judged)
+    needed = f"more than {decidable(judged.n)} pairs" if pairs is None else f"about {pairs} pairs in all"
+    return (
+        f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; with such a mean and spread, {needed} "
+        "would decide it with 80% power."
+    )
 
 
 def _left_out(answer: Answer, label: str, judged: Sequential) -> str:
@@ -208,10 +216,9 @@ def next_steps(answer: Answer) -> list[str]:
         stable = "a smaller learning rate, or riesz.schedule.warmup(steps), may prevent it"
         steps.append(f"Next: find out why trials diverged; {stable}.")
     elif open_ := _open(answer):
-        if (most := max((pairs for pairs in open_.values() if pairs is not None), default=None)) is None:
-            steps.append(f"Next: {_out_of_reach(answer)}")
-        else:
-            steps.append("Next: " + _command(answer, until_sure=True, budget=max(most, 10)))
+        more = {label: pairs for label, pairs in open_.items() if pairs is not None}
+        # A mean and a spread that single trials make say nothing about further pairs.
+        steps.append(f"Next: {_more_pairs(answer, more) if more and not answer.outliers else _out_of_reach(answer)}")
     return steps or ["Next: nothing to change; keep the plain optimizer."]
 
 
@@ -228,12 +235,34 @@ def _gains(answer: Answer) -> dict[str, float]:
 
 
 def _open(answer: Answer) -> dict[str, int | None]:
-    """The arms without a conclusion, and the pairs that would detect the margin with looks after each."""
+    """The arms without a conclusion, and how many more pairs would bring one; None if no reasonable number would."""
     return {
-        label: pairs_needed(float(f"{each.margin / each.spread:.3g}"), each.alpha) if each.spread > 0 else 10
+        label: None if (pairs := _to_decide(each)) is None else pairs - each.n
         for label, each in _judged(answer).items()
         if not any(each.diverged)  # more pairs do not undo that
     }
+
+
+def _to_decide(judged: Sequential) -> int | None:
+    """Pairs in all that would decide it, by the mean and the spread of those so far."""
+    if judged.n < LEAST_PAIRS or not judged.spread > 0:  # unknown: a first estimate takes about this many
+        return 10 if judged.n < 10 else None
+    effect, margin = (float(f"{each / judged.spread:.3g}") for each in (judged.difference, judged.margin))
+    return pairs_to_decide(judged.n, effect, margin, judged.alpha)
+
+
+def _more_pairs(answer: Answer, more: dict[str, int]) -> str:
+    """The command that adds pairs to those that were run, with what they cost."""
+    run = {label: len(answer.rows[label].trials) for label in more}
+    budget = max(run[label] + pairs for label, pairs in more.items())
+    arms = set(more)
+    while baselines := {baseline for label in arms if (baseline := answer.rows[label].arm.baseline)} - arms:
+        arms |= baselines
+    trained = [answer.rows[label].trials.values() for label in arms]
+    pair = sum(fmean(sum(map(seconds_of, trial.timing())) for trial in trials) for trials in trained if trials)
+    added = max(more.values())
+    cost = f"{count(added, 'more pair')}, {_duration(added * pair / 3600)} of training"
+    return f"{cost}: {_command(answer, until_sure=True, budget=budget)}"
 
 
 def _judged(answer: Answer) -> dict[str, Sequential]:
@@ -248,7 +277,7 @@ def _out_of_reach(answer: Answer) -> str:
     """What to do where no number of pairs is enough: single trials that stand apart may make the spread that large."""
     apart = " and ".join(dict.fromkeys(outlier.label for outlier in answer.outliers))
     if not apart:
-        return f"widen the margin: --margin {_reachable(answer)}"
+        return f"stop here, or widen the margin: these pairs decide --margin {_wider(answer)}"
     seeds = ", a rate chosen with more seeds (--tune-seeds 10)" if answer.tuned is not None else ""
     return (
         f"find out why single trials of {apart} stand apart; a smaller learning rate{seeds} or "
@@ -256,11 +285,13 @@ def _out_of_reach(answer: Answer) -> str:
     )
 
 
-def _reachable(answer: Answer) -> str:
-    """A margin that 30 pairs would detect, as the command line takes it."""
-    widest = max(_spreads(answer).values())
-    size = float(half_width(widest, 30, 0.05 / max(1, len(answer.comparisons)))) + 0.84 * widest / 30**0.5
-    return f"{100 * size:.2g}points" if answer.percent else f"{size:.2g}"
+def _wider(answer: Answer) -> str:
+    """A margin that decides what is open, as the command line takes it: the end of the widest interval, rounded up."""
+    ends = [max(map(abs, each.interval)) for each in _judged(answer).values() if each.interval]
+    size = max((end for end in ends if math.isfinite(end)), default=2 * answer.sweep.margin)
+    size *= 100 if answer.percent else 1
+    digit = 10.0 ** (math.floor(math.log10(size)) - 1)
+    return f"{digit * math.ceil(size / digit + 1e-9):.2g}" + ("points" if answer.percent else "")
 
 
 def _command(answer: Answer, **options: Any) -> str:

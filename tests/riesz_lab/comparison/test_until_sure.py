@@ -1,5 +1,7 @@
 """Seeds until a conclusion, a plan of how many, and the margin in its units."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -11,7 +13,7 @@ from riesz_lab.comparison.planning import fixed_pairs, make_plan
 from riesz_lab.comparison.wording import _duration
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.evidence import ReportData
-from riesz_lab.statistics.sequential import sequential
+from riesz_lab.statistics.sequential import pairs_needed, sequential
 from riesz_lab.store import Store
 from riesz_lab.store.comparison import read_records
 
@@ -55,7 +57,64 @@ def test_an_arm_out_of_reach_is_stopped_and_named(tmp_path):
     assert 5 <= stopped < 12
     assert f"Undecided on SobolevTilde after {stopped} pairs" in answer.text
     assert "no conclusion is in reach by 12 pairs" in answer.text
-    assert "--margin" in answer.next_steps[0]
+    assert int(re.search(r"until_sure=True, budget=(\d+)", answer.next_steps[0])[1]) > 12
+
+
+def differing(differences):
+    """The plain trial scores 0.5, the directed one differs from it by that much."""
+
+    def train(attach, seed):
+        model = nn.Conv2d(1, 4, 3)
+        directed = isinstance(attach(torch.optim.SGD(model.parameters(), lr=0.1), model), riesz.Attachment)
+        return 0.5 + directed * differences[seed]
+
+    return train
+
+
+OPEN = [0.012, -0.008] * 10
+"""Undecided at every look at a margin of one point, though 20 pairs would detect one point with 80% power."""
+
+
+def test_advice_never_names_a_budget_that_was_used_up(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "runs": tmp_path}
+    answer = riesz_lab.compare(
+        differing(OPEN), margin="1points", budget=20, command="riesz compare a.py:train", **options
+    )
+    judged = answer.verdicts.arms["SobolevTilde"]
+    assert (judged.n, judged.conclusion) == (20, "undecided")
+    assert pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha) <= 20
+    assert "would detect" not in answer.text
+    said = re.search(r"about (\d+) pairs in all would decide it with 80% power", answer.answers[0])
+    advice = re.fullmatch(
+        r"Next: (\d+) more pairs, about a minute of training: riesz compare a.py:train --until-sure --budget (\d+)",
+        answer.next_steps[0],
+    )
+    assert int(advice[2]) == int(said[1]) == 20 + int(advice[1]) > 20
+
+
+def test_where_no_budget_decides_a_margin_that_the_pairs_decide_is_named(tmp_path):
+    differences = [0.01, -0.01] * 5
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "budget": 10, "runs": tmp_path}
+    function = differing(differences)
+    answer = riesz_lab.compare(function, margin="0.01points", **options)
+    assert "more than 500 pairs would decide it" in answer.answers[0]
+    wider = re.fullmatch(
+        r"Next: stop here, or widen the margin: these pairs decide --margin (\S+points)", answer.next_steps[0]
+    )[1]
+    answer = riesz_lab.compare(function, margin=wider, **options)
+    assert answer.verdicts.arms["SobolevTilde"].conclusion == "no difference"
+
+
+def test_a_fixed_number_of_pairs_is_not_told_that_fewer_would_do(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "runs": tmp_path}
+    function = differing([0.015, -0.005] * 6)
+    answer = riesz_lab.compare(function, seeds=12, margin="1points", **options)
+    assert answer.comparisons["SobolevTilde"].verdict == "no evidence"
+    assert "would detect" not in answer.text
+    budget = int(re.search(r"budget=(\d+)", answer.next_steps[0])[1])
+    assert budget > 12
+    answer = riesz_lab.compare(function, seeds=5, margin="1points", **options)
+    assert "pairs would detect 1.00 points with 80% power" in answer.text
 
 
 def test_the_budget_ends_it(tmp_path):
@@ -63,7 +122,7 @@ def test_the_budget_ends_it(tmp_path):
         make({"SobolevTilde": 0.1}), metrics=["sobolev-tilde"], until_sure=True, margin=0.05, budget=4, runs=tmp_path
     )
     assert answer.verdicts.arms["SobolevTilde"].n == 4
-    assert "pairs would detect 0.05 with 80% power" in answer.text
+    assert "would decide it with 80% power" in answer.text
     assert "intervals allow for a look after every pair.\n" in answer.text  # one arm: nothing else to allow for
 
 
