@@ -16,7 +16,7 @@ from riesz_lab.comparison.trials import seconds_of
 from riesz_lab.config import OWN, Config
 from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.sequential import Sequential, decidable, pairs_to_decide
-from riesz_lab.statistics.verdict import LEAST_PAIRS, describe_p, format_signed, format_size
+from riesz_lab.statistics.verdict import ALPHA, LEAST_PAIRS, describe_p, format_signed, format_size
 from riesz_lab.training.progress import clock
 from riesz_lab.utils.amounts import count
 
@@ -44,6 +44,9 @@ def _fixed(answer: Answer, label: str, comparison: Comparison) -> str:
         return f"{name}: {comparison.sentence}."
     size = _size(answer, comparison.difference, comparison.interval)
     if verdict == "no evidence":
+        if (comparison.p or 0.0) < ALPHA and comparison.p_holm is not None:  # the interval excludes zero
+            corrected = f"the correction for {comparison.family} comparisons ({describe_p(comparison.p_holm)})"
+            size += f", which does not survive {corrected}"
         pairs = fixed_pairs(comparison.margin / _spreads(answer)[label], 0.05 / max(1, comparison.family))
         # As many or fewer would only say again that the margin is within reach of such a test.
         needed = "" if pairs is not None and pairs <= comparison.n else f"; {_needed(answer, pairs, comparison.margin)}"

@@ -98,6 +98,31 @@ def test_an_equivalence_whose_interval_passes_the_margin_says_what_it_rests_on(t
         assert (" of two one-sided tests, 5 pairs." in answer.answers[0]) is expected
 
 
+def test_an_undecided_interval_without_zero_says_what_it_does_not_survive(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        """
+import torch
+from torch import nn
+
+DIFFERENCES = {"SobolevTilde": [-2.2, -0.9, -1.9, -0.2, -0.4], "ReweightedL2": [1, -1, 0.5, -1.2, 0.3]}
+
+def train(attach, seed):
+    model = nn.Conv2d(1, 4, 3)
+    attached = attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    return 0.5 + 0.01 * DIFFERENCES.get(type(attached.metric).__name__, [0.0] * 5)[seed]
+"""
+    )
+    assert cli.main(["compare", "mine.py:train", "--score", "accuracy", "-o", "r.md"]) == 0
+    assert cli.main(["compare", "mine.py:train", "--score", "accuracy", "-o", "r.html"]) == 0
+    expected = "points (95%: -2.23 to -0.01), which does not survive the correction for 2 comparisons (p = 0.097)"
+    for text in (capsys.readouterr().out, (tmp_path / "r.md").read_text(), (tmp_path / "r.html").read_text()):
+        (sentence,) = {line for line in text.splitlines() if "Undecided on SobolevTilde" in line}
+        assert expected in sentence
+        assert "Undecided on ReweightedL2" in text
+        assert text.count("does not survive the correction") == text.count("Undecided on SobolevTilde")
+
+
 @pytest.mark.parametrize(("other", "named"), [(0.103, [3]), (0.79, [])])
 def test_a_collapsed_seed_among_equal_scores_is_named(other, named, tmp_path):
     def train(attach, seed):
