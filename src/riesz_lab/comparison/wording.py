@@ -12,7 +12,7 @@ from riesz_lab.comparison.display import describe_look
 from riesz_lab.comparison.margin import Margin
 from riesz_lab.comparison.planning import fixed_pairs
 from riesz_lab.comparison.rounds import judge_table
-from riesz_lab.comparison.trials import seconds_of
+from riesz_lab.comparison.trials import seconds_of, span
 from riesz_lab.config import OWN, Config
 from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.sequential import Sequential, decidable, pairs_to_decide
@@ -338,9 +338,8 @@ def notes(answer: Answer) -> list[str]:
             f"after every pair{_shared(arms)}."
         )
     if answer.stored:
-        first, last = min(answer.stored), max(answer.stored)
-        dates = first if first == last else f"{first} to {last}"
-        lines.append(f"{count(len(answer.stored), 'stored trial')} used again ({dates}); --fresh trains anew.")
+        stored = count(len(answer.stored), "stored trial")
+        lines.append(f"{stored} used again ({span(answer.stored)}); --fresh trains anew.")
     lines.append(f"All trials together: {clock(answer.seconds)}.")
     return lines
 

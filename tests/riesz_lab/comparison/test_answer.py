@@ -271,7 +271,7 @@ def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(place, tmp_pa
         monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     else:
         monkeypatch.setitem(sys.modules, "ipykernel", sys)
-    riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
+    riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path, fresh=True)
     assert "1/6 plain, seed 0: score" in capsys.readouterr().out
 
 

@@ -1,5 +1,6 @@
 """Seeds until a conclusion, a plan of how many, and the margin in its units."""
 
+import json
 import re
 
 import pytest
@@ -16,6 +17,7 @@ from riesz_lab.report.evidence import ReportData
 from riesz_lab.statistics.sequential import pairs_needed, sequential
 from riesz_lab.store import Store
 from riesz_lab.store.comparison import read_records
+from riesz_lab.training.progress import clock
 
 
 def make(gain, noise=0.1):
@@ -115,6 +117,29 @@ def test_a_fixed_number_of_pairs_is_not_told_that_fewer_would_do(tmp_path):
     assert budget > 12
     answer = riesz_lab.compare(function, seeds=5, margin="1points", **options)
     assert "pairs would detect 1.00 points with 80% power" in answer.text
+
+
+def test_stored_trials_are_one_line_and_the_time_that_is_left_is_theirs(tmp_path):
+    function, lines = differing(OPEN), []
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "budget": 20, "runs": tmp_path}
+    options["say"] = lines.append
+    run = riesz_lab.compare(function, margin="2points", **options).verdicts.arms["SobolevTilde"].n
+    assert sum("pair 3 plain, seed 2: accuracy" in line for line in lines) == 1
+    lines.clear()
+    riesz_lab.compare(function, margin="2points", **options)
+    assert len(lines) == 3
+    assert lines[0].startswith(f"{2 * run} stored trials read (20")
+    assert lines[1].startswith(f"  SobolevTilde: no difference after {run} pairs")
+    # A smaller margin goes on from there. Stored pairs take no time to read, but further ones take what these took.
+    for file in tmp_path.glob("*/*/timing.jsonl"):
+        file.write_text(json.dumps({"epoch": 1, "seconds": 90.0}) + "\n")
+    lines.clear()
+    riesz_lab.compare(function, margin="1.5points", **options)
+    assert lines[0].startswith(f"{2 * run} stored trials read (20")
+    assert lines[1].startswith(f"pair {run + 1} plain, seed {run}: accuracy")
+    mean = 90 * run / (run + 1)  # of all trials so far: the new pair took no time
+    left = clock((20 - run - 1) * 2 * mean)
+    assert lines[4] == f"  {run + 1} of at most 20 pairs, about {left} if all are needed"
 
 
 def test_the_budget_ends_it(tmp_path):
