@@ -55,7 +55,8 @@ def run_user_loop(
         trial.write_history(_history(attach.rows, final if result.last else None))
         if layers := attach.layers():
             write_rows(trial.updates_file, [{"epoch": max(1, len(attach.rows)), "layers": layers}])
-        append_row(trial.timing_file, {"epoch": max(1, len(attach.rows)), "seconds": seconds})
+        stepped = {"stepped": attach.stepped} if attach.attachments else {}
+        append_row(trial.timing_file, {"epoch": max(1, len(attach.rows)), "seconds": seconds, **stepped})
         networks = {f"model{i}" if i else "model": model for i, model in enumerate(attach.models)}
         trial.finish(checkpoint.pack(networks), result)
     return result

@@ -39,7 +39,7 @@ def answers(answer: Answer) -> list[str]:
 def _fixed(answer: Answer, label: str, comparison: Comparison) -> str:
     name, verdict = _name(answer, label), comparison.verdict
     if verdict == "identical":
-        return f"{name} changes nothing: identical scores in all {comparison.n} pairs."
+        return f"{name} changes nothing: identical scores in all {comparison.n} pairs{_without_steps(answer, label)}."
     if verdict == "no claim" or comparison.interval is None:
         return f"{name}: {comparison.sentence}."
     size = _size(answer, comparison.difference, comparison.interval)
@@ -64,7 +64,8 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     name = _name(answer, label)
     if judged.identical and judged.conclusion == "no difference":
         margin = format_size(judged.margin, answer.percent)
-        return f"{name} makes no difference larger than {margin}: identical scores in all {count(judged.n, 'pair')}."
+        all_ = count(judged.n, "pair") + _without_steps(answer, label)
+        return f"{name} makes no difference larger than {margin}: identical scores in all {all_}."
     if judged.conclusion == "undecided" and any(judged.diverged):
         return _left_out(answer, label, judged)
     if judged.interval is None:
@@ -83,6 +84,14 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
         f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; with such a mean and spread, {needed} "
         "would decide it with 80% power."
     )
+
+
+def _without_steps(answer: Answer, label: str) -> str:
+    """Why a directed optimizer changed nothing, if it made no step in any trial; trials may not say."""
+    seen = [row.get("stepped") for trial in answer.rows[label].trials.values() for row in trial.timing()]
+    if not seen or any(stepped is not False for stepped in seen):
+        return ""
+    return "; the optimizer that was attached made no step: attach the one that steps"
 
 
 def _left_out(answer: Answer, label: str, judged: Sequential) -> str:

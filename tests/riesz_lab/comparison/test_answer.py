@@ -68,6 +68,34 @@ def test_a_held_out_accuracy_is_printed_in_percent_as_the_other_is(tmp_path):
     assert "plain, seed 0: accuracy 80.00%  held-out accuracy 25.00%" in lines[-2]
 
 
+def wrong_optimizer(attach, seed):
+    model, _, _ = start(attach)
+    model(torch.rand(1, 1, 5, 5)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return model.weight.detach().sum().item()
+
+
+def lucky(attach, seed):
+    model, optimizer, _ = start(attach)
+    model(torch.rand(1, 1, 5, 5)).sum().backward()
+    optimizer.step()
+    return seed
+
+
+@pytest.mark.parametrize("options", [{"seeds": 3}, {"until_sure": True}])
+def test_an_attached_optimizer_that_makes_no_step_is_the_reason_for_equal_scores(options, tmp_path):
+    said = "; the optimizer that was attached made no step: attach the one that steps."
+    answer = riesz_lab.compare(wrong_optimizer, metrics=["sobolev-tilde"], runs=tmp_path, **options)
+    assert answer.answers[0].endswith(f"identical scores in all 3 pairs{said}")
+    answer = riesz_lab.compare(lucky, metrics=["sobolev-tilde"], runs=tmp_path, **options)
+    assert answer.answers[0].endswith("identical scores in all 3 pairs.")
+    # Trials of earlier versions do not say whether steps were made.
+    for file in tmp_path.glob("*/*/timing.jsonl"):
+        file.write_text('{"epoch": 1, "seconds": 1.0}\n')
+    answer = riesz_lab.compare(wrong_optimizer, metrics=["sobolev-tilde"], runs=tmp_path, **options)
+    assert answer.answers[0].endswith("identical scores in all 3 pairs.")
+
+
 def small_gain(attach, seed):
     directed = isinstance(start(attach)[2], riesz.Attachment)
     return 0.8 + 0.001 * directed + 0.0001 * torch.rand(()).item() * (1 + directed)
