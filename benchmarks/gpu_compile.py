@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.networks import NETWORKS
 from riesz.backends.triton.kernels import DTYPES, KERNELS, Kernel
-from riesz.backends.triton.tiles import THREADS, Geometry, Tile
+from riesz.backends.triton.tiles import Geometry, Tile
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
@@ -81,6 +81,7 @@ class Compiled:
         wide: memory accesses of 16 bytes; accesses: all of them, tables and numbers included.
         owned: whether every entry of a gradient is loaded and stored by one and the same thread, so that threads of a
             program cannot overtake each other in place.
+        triton: the version that compiled it.
     """
 
     target: str
@@ -94,6 +95,7 @@ class Compiled:
     wide: int
     accesses: int
     owned: bool
+    triton: str
 
 
 def name_of(tile: Tile, dtype: torch.dtype) -> str:
@@ -163,16 +165,19 @@ def build(variant: Variant, target: str) -> Any:
         constexprs=constants,
         attrs={(index,): [["tt.divisibility", 16]] for index, name in enumerate(arguments) if name in aligned},
     )
-    backend, architecture, warp = TARGETS[target]
-    return triton.compile(source, target=GPUTarget(backend, architecture, warp), options={"num_warps": THREADS // warp})
+    vendor, architecture, warp_size = TARGETS[target]
+    options = variant.kernel.options(variant.dtype, vendor, warp_size)
+    return triton.compile(source, target=GPUTarget(vendor, architecture, warp_size), options=options)
 
 
 def compile_variant(variant: Variant, target: str) -> Compiled:
     """What the compiler says of a variant for a target."""
+    import triton
+
     compiled = build(variant, target)
     read = _read_nvidia if TARGETS[target][0] == "cuda" else _read_amd
     what = (target, variant.kernel.stem, str(variant.dtype)[6:], variant.name)
-    return Compiled(*what, *read(compiled), _is_owned(compiled.asm["ttgir"], variant))
+    return Compiled(*what, *read(compiled), _is_owned(compiled.asm["ttgir"], variant), triton.__version__)
 
 
 def _is_owned(ttgir: str, variant: Variant) -> bool:
@@ -257,6 +262,7 @@ def load(path: Path = RESULT) -> list[Compiled]:
                 *(row[name] for name in ("target", "kernel", "dtype", "name")),
                 *(int(row[name]) for name in ("registers", "shared", "spills", "scalars", "wide", "accesses")),
                 owned=row["owned"] == "True",
+                triton=row["triton"],
             )
             for row in csv.DictReader(file)
         ]

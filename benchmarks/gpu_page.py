@@ -22,8 +22,9 @@ def compiled() -> str:
     rows = gpu_compile.load()
     spilling = [row for row in rows if row.spills]
     scalars = [row for row in rows if row.scalars]
+    versions = ", ".join(sorted({row.triton for row in rows}))
     lines = [
-        f"{len(rows)} compilations: {len(spilling)} spill to memory, "
+        f"{len(rows)} compilations by Triton {versions}: {len(spilling)} spill to memory, "
         f"{sum(not row.owned for row in rows)} let two threads of a program hold the same entry. "
         f"{len(scalars)} of gfx942 keep up to {max((row.scalars for row in scalars), default=0)} scalar registers in "
         "lanes of vector registers, which costs no memory.",

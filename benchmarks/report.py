@@ -72,7 +72,7 @@ the same bytes, one pass that reads the gradients for the sums, one that reads a
 ## On GPUs
 
 `riesz doctor --gpu`, or `make bench-gpu` in a checkout, writes `gpu-<device>.csv`; files in `benchmarks/results/` are
-shown here. What is known without one is in [gpu.md](gpu.md).
+shown here. What is known without one is in [GPU kernels](gpu.md).
 
 {gpus}
 """

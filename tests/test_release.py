@@ -23,7 +23,7 @@ from riesz.sharded.layout import OLDEST_TORCH
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
-TORCH = (ROOT / "constraints.txt").read_text().split()[-1]
+[TORCH] = re.findall(r"^torch==\S+", (ROOT / "constraints.txt").read_text(), re.M)
 
 
 def test_the_version_is_one_everywhere():

@@ -116,7 +116,7 @@ class Attachment(DirectedStep):
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
-        notes = [f"the attachment is {self._state}: gradients stay plain"] if self._state else []
+        notes = [f"the attachment is {self._state}: steps from now on take plain gradients"] if self._state else []
         if self._scope.model is None:
             notes.append(
                 "no model was given: transposed and grouped convolutions are not recognised, and axis 0 is output"

@@ -8,7 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from riesz.hook.attach import attach
 from riesz.hook.attachment import Attachment
 from riesz.hook.layer_log import LayerLog
-from riesz.hook.plan import NothingToDirectError
+from riesz.hook.plan import SCHEDULED_KEY, STEP_KEY, NothingToDirectError
 from riesz.hook.schedule import Schedule
 from riesz.metrics import Operator
 
@@ -43,10 +43,12 @@ class ChannelDirected(Callback):
         self.attachments: list[Attachment] = []
         self._logs: list[LayerLog] = []
         self._step = 0
+        self._schedule_state: dict[int, dict[str, Any]] = {}
+        """By optimizer, once fitting has ended: what its attachment kept in the first param group."""
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._detach()  # a run that was interrupted may have left some behind
-        self.attachments = []
+        self.attachments, self._schedule_state = [], {}
         nothing = None
         for optimizer in trainer.optimizers:
             try:
@@ -86,7 +88,15 @@ class ChannelDirected(Callback):
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._detach()
 
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        # `trainer.save_checkpoint` after fitting: a schedule must resume from there too.
+        for optimizer, state in zip(trainer.optimizers, checkpoint["optimizer_states"], strict=True):
+            state["param_groups"][0].update(self._schedule_state.get(id(optimizer), {}))
+
     def _detach(self) -> None:
         self._logs = []
         for attachment in self.attachments:
+            group = attachment.optimizer.param_groups[0]
+            if kept := {key: group[key] for key in (STEP_KEY, SCHEDULED_KEY) if key in group}:
+                self._schedule_state[id(attachment.optimizer)] = kept
             attachment.detach()

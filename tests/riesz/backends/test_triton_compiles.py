@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -66,6 +67,16 @@ def test_the_kernel_of_a_captured_graph_moves_rows_as_vectors_and_does_not_spill
     check(replace(USUAL[stem], entry="single"), "sm_90")
 
 
+WHOLE = {v.kernel.stem: v for v in variants((torch.float32,)) if v.tiles[0].whole and v.tiles[0].vector > 1}
+"""The variant of each kernel for the longest columns of float32 that one panel holds, contiguous."""
+
+
+@pytest.mark.parametrize("entry", ["many", "single"])
+def test_no_thread_holds_the_tree_that_joins_the_pieces_of_a_column(entry):
+    """It has most registers to lose here: 16 pieces, rows held from the first pass to the last."""
+    check(replace(WHOLE["laplacian_smoothing"], entry=entry), "sm_90")
+
+
 PANELS = [v for v in variants((torch.float32, torch.float64)) if v.tiles[0].vector > 1 and not v.tiles[0].whole]
 
 
@@ -118,3 +129,8 @@ def test_the_stored_table_has_every_variant_and_no_spill():
     names = [(v.kernel.stem, str(v.dtype)[6:], v.name) for v in (*ALL, *launches())]
     assert stored == {(target, *name) for target in TARGETS for name in names}
     assert not [row for row in rows if row.spills or not row.owned]
+
+
+def test_the_stored_table_is_of_the_pinned_triton():
+    pinned = re.findall(r"^triton==(\S+)", (Path(__file__).parents[3] / "constraints.txt").read_text(), re.M)
+    assert pinned == list({row.triton for row in load()})

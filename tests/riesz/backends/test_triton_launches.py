@@ -39,7 +39,8 @@ class Driver:
         )
 
     def launcher_cls(self, source, metadata):
-        return lambda *grid_and_rest: self.launched.append((grid_and_rest[:3], metadata.num_warps))
+        limit = getattr(metadata, "maxnreg", None)  # known to NVIDIA's compiler alone
+        return lambda *grid_and_rest: self.launched.append((grid_and_rest[:3], metadata.num_warps, limit))
 
 
 @pytest.fixture(params=[("cuda", 90, 32), ("hip", "gfx942", 64)], ids=["sm_90", "gfx942"])
@@ -52,13 +53,13 @@ def driver(request, monkeypatch):
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     pretended = Driver(GPUTarget(*request.param))
     monkeypatch.setattr(triton.runtime.driver, "_active", pretended)
-    launch._warps.cache_clear()
+    launch._options.cache_clear()
     yield pretended
     # Kernels unload themselves through the driver that is active.
     entry.many.device_caches.clear()
     entry.single.device_caches.clear()
     gc.collect()
-    launch._warps.cache_clear()
+    launch._options.cache_clear()
 
 
 def test_a_launch_of_other_sizes_addresses_and_numbers_compiles_nothing(driver):
@@ -70,6 +71,16 @@ def test_a_launch_of_other_sizes_addresses_and_numbers_compiles_nothing(driver):
         launch_many(table, torch.tensor([inner, 16]), NUMBERS * inner)
         assert driver.launched[-1][0] == (table.programs, 1, 1)
     assert len(driver.loaded) == 1
+
+
+def test_a_limit_on_registers_reaches_the_compiler_that_knows_it(driver):
+    from riesz.backends.triton.launch import launch_many
+
+    limits = [None, 255 if driver.get_current_target().backend == "cuda" else None]
+    for dtype in (torch.float32, torch.float16):
+        table = Table.of(KERNELS["sobolev_tilde"], dtype, [(Geometry(4, 1, 16, 0, 16, 1), True)], CPU)
+        launch_many(table, torch.tensor([16]), NUMBERS)
+    assert [limit for _, _, limit in driver.launched] == limits
 
 
 @pytest.mark.parametrize("offset", [0, 1], ids=["aligned", "not aligned"])

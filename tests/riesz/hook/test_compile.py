@@ -94,7 +94,8 @@ def test_the_whole_step_is_one_graph_and_no_number_or_rate_compiles_another(kind
         assert relative_error(model[0].weight.grad, by_hand(attachment.metric, f)) <= 2e-6
     # Adam makes its state in the first step it traces.
     assert len(graphs) == 1
-    assert sum("riesz" in target and "direct_" in target for target in graphs[0]) == 1
+    has_kernels = next(status.available for status in riesz.backends() if status.name == "cpu")
+    assert sum("riesz" in target and "direct_" in target for target in graphs[0]) == has_kernels
     compiled, breaks = counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
     assert (compiled, breaks) == (1, 0)
     print(f"{kind.__name__}: 100 steps, {compiled} graph, {breaks} breaks, {compiled - 1} recompilations")

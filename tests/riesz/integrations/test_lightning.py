@@ -137,24 +137,29 @@ def test_the_callback_detaches_when_fitting_ends(tmp_path):
     assert (module.net[0].weight.grad == 1).all()
 
 
-def test_a_schedule_continues_from_lightnings_checkpoint(tmp_path):
-    def trained(checkpoint=None):
+@pytest.mark.parametrize("saved_by", ["a callback", "save_checkpoint after fitting"])
+def test_a_schedule_continues_from_lightnings_checkpoint(saved_by, tmp_path):
+    def trained(checkpoint=None, epochs=2):
         module, callback = Module(), ChannelDirected(METRIC, schedule=riesz.schedule.warmup(9))
         trainer = lightning.Trainer(
             accelerator="cpu",
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            max_epochs=2,
+            max_epochs=epochs,
             callbacks=[callback, ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)],
         )
         trainer.fit(module, DataLoader(dataset(), batch_size=4), ckpt_path=checkpoint)
-        return module
+        return module, trainer
 
-    whole = trained()
-    saved = torch.load(tmp_path / "epoch=0.ckpt", weights_only=False)["optimizer_states"][0]["param_groups"][0]
+    whole, _ = trained()
+    path = tmp_path / "epoch=0.ckpt"
+    if saved_by != "a callback":
+        path = tmp_path / "after.ckpt"
+        trained(epochs=1)[1].save_checkpoint(path)
+    saved = torch.load(path, weights_only=False)["optimizer_states"][0]["param_groups"][0]
     assert (saved["riesz_step"], riesz.metric(saved["riesz_scheduled"]).scale) == (6, 5 / 9)
-    resumed = trained(tmp_path / "epoch=0.ckpt")
+    resumed, _ = trained(path)
     assert all(map(torch.equal, whole.parameters(), resumed.parameters()))
     assert not all(map(torch.equal, whole.net.parameters(), by_hand().parameters()))
 

@@ -134,14 +134,25 @@ def even_odd(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def pinned(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """x itself, in the layout it was computed in: a sum over one entry, above which no layout conversion is moved.
+
+    Triton moves layout conversions above cheap operations. In the tree of `states_before` it would move them all to the
+    top, and compute every level again for each level above it, with up to 64 float64 numbers in each thread.
+    """
+    return tl.sum(tl.reshape(x, (ROWS, 1, COLUMNS)), axis=1)
+
+
+@triton.jit
 def states_before(
     value_SC, ratio_S, start_C,
-    S: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, BACKWARD: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, BACKWARD: tl.constexpr, PINNED: tl.constexpr,
 ):  # fmt: skip
     """The state before every piece, and after the last, where a piece turns state x into ratio x + value.
 
     A tree in a fixed order: neighbouring pieces are composed pair by pair until one is left, then the states are passed
-    down the levels. `BACKWARD` runs from the last piece to the first. LEVELS is log2 S.
+    down the levels. `BACKWARD` runs from the last piece to the first. LEVELS is log2 S. `PINNED` computes each level
+    of a tall tree once: fewer registers, but one exchange through shared memory per level.
     """
     values, ratios = (), ()
     x, r = value_SC, tl.reshape(ratio_S, (S, 1))
@@ -153,6 +164,8 @@ def states_before(
             r_even, r_odd = r_odd, r_even
         values, ratios = values + (even,), ratios + (r_even,)
         x, r = r_odd * even + odd, r_odd * r_even
+        if PINNED and LEVELS > 2:
+            x = pinned(x, S >> (level + 1), C)
     state = tl.reshape(start_C, (1, C))
     last = tl.reshape(r * state + x, (C,))
     for level in tl.static_range(LEVELS):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from riesz.backends.triton.tiles import (
+    THREADS,
     Geometry,
     Registers,
     Tile,
@@ -51,6 +52,12 @@ class Kernel:
     def accumulates_in(self, dtype: torch.dtype) -> str:
         return "float32" if dtype.itemsize == 2 and self.halves_in_float32 else "float64"
 
+    def options(self, dtype: torch.dtype, vendor: str, warp_size: int) -> dict[str, int]:
+        """What Triton's compiler is told for a target; `vendor` is "cuda" or "hip"."""
+        most = self.registers[dtype.itemsize].most
+        limit = {} if most is None or vendor != "cuda" else {"maxnreg": most}
+        return {"num_warps": THREADS // warp_size} | limit
+
     def scratch(self, geometry: Geometry, tile: Tile) -> int:
         if not self.uses_scratch or tile.whole:
             return 0
@@ -68,12 +75,18 @@ KERNELS = {
         Kernel(
             "reweighted_l2", {2: Registers(8, 8), 4: Registers(16, 16), 8: Registers(16, 16)}, halves_in_float32=True
         ),
-        Kernel("sobolev_tilde", {2: Registers(4, 4), 4: Registers(14, 8), 8: Registers(14, 8)}),
+        Kernel("sobolev_tilde", {2: Registers(4, 4, most=255), 4: Registers(14, 8), 8: Registers(14, 8)}),
         Kernel(
             "laplacian_smoothing",
             {2: Registers(8, 3, whole_bytes=8, panel_bytes=4), 4: Registers(8, 3, panel_bytes=8), 8: Registers(8, 3)},
             uses_scratch=True,
         ),
-        Kernel("centralization", dict.fromkeys((2, 4, 8), Registers(8, 8)), row_tile, row_programs, True),
+        Kernel(
+            "centralization",
+            {2: Registers(8, 8), 4: Registers(8, 8), 8: Registers(8, 4)},
+            row_tile,
+            row_programs,
+            halves_in_float32=True,
+        ),
     )
 }

@@ -29,7 +29,7 @@ from riesz.backends.triton.columns import (
 )
 
 # Above this lam the eigenvalues 1/(1 + lam n^2 w) and 1/(lam n^2 w) are the same to 3e-10 of themselves, so the result
-# for lam is that for the limit, divided; z would soon round to 1.
+# for lam is that for the limit, divided; z would soon round to 1. (Triton's interpreter cannot divide it by a tensor.)
 STRONGEST = tl.constexpr(1e8)
 
 
@@ -110,7 +110,7 @@ def direct(
     log_z = tl.log(z)
     lost = 1 - z
     turn = 1 / one_minus_exp(length * log_z)
-    gain = scale * lost * lost * tl.minimum(1.0, STRONGEST / lam)
+    gain = scale * lost * lost * tl.minimum(1.0, (1 / lam) * STRONGEST)
     WIDE: tl.constexpr = tl.float64 == DTYPE
     nothing_C = tl.zeros((C,), ACC)
     base_C = nothing_C
@@ -124,10 +124,10 @@ def direct(
         ratio_S, ones_S = ratios(rows_per_piece(0, n, S, L), z, S, L)
         e_SC = ends(f, base_C, 0, n, z, ACC, WIDE, S, C, L) - ones_S[:, None] * over_C[None, :]
         # From rest first; what the start adds decays with the rows before a piece, or after it.
-        y_SC, ending_C = states_before(e_SC, ratio_S, nothing_C, S, C, LEVELS, False)
+        y_SC, ending_C = states_before(e_SC, ratio_S, nothing_C, S, C, LEVELS, False, True)
         y_SC += power(tl.arange(0, S) * L, log_z)[:, None] * (ending_C * turn)[None, :]
         y, w_SC = forward(f, mean_C, 0, n, z, y_SC, ACC, S, C, L)
-        h_SC, beginning_C = states_before(w_SC, ratio_S, nothing_C, S, C, LEVELS, True)
+        h_SC, beginning_C = states_before(w_SC, ratio_S, nothing_C, S, C, LEVELS, True, True)
         rows_after_S = tl.maximum(n - (tl.arange(0, S) + 1) * L, 0)
         h_SC += power(rows_after_S, log_z)[:, None] * (beginning_C * turn)[None, :]
         backward(columns, f, y, 0, n, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L)
@@ -143,7 +143,7 @@ def direct(
             f = load_panel(columns, first, S, L)
             ratio_S, _ = ratios(rows_per_piece(first, n, S, L), z, S, L)
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
-            _, ending_C = states_before(e_SC, ratio_S, ending_C, S, C, LEVELS, False)
+            _, ending_C = states_before(e_SC, ratio_S, ending_C, S, C, LEVELS, False, False)
             sum_SC, w_SC = sums(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             sum_C += tl.sum(sum_SC, axis=0)
             beginning_C += power(first, log_z) * tl.sum(weight_S1 * w_SC, axis=0)
@@ -169,7 +169,7 @@ def direct(
             before_C += begun * start_C - ((1 - begun) / lost) * over_C
             e_SC = ends(f, base_C, first, n, z, ACC, WIDE, S, C, L)
             e_SC -= ones_S[:, None] * over_C[None, :]
-            y_SC, _ = states_before(e_SC, ratio_S, before_C, S, C, LEVELS, False)
+            y_SC, _ = states_before(e_SC, ratio_S, before_C, S, C, LEVELS, False, False)
             y, w_SC = forward(f, mean_C, first, n, z, y_SC, ACC, S, C, L)
-            h_SC, h_C = states_before(w_SC, ratio_S, h_C, S, C, LEVELS, True)
+            h_SC, h_C = states_before(w_SC, ratio_S, h_C, S, C, LEVELS, True, False)
             backward(columns, f, y, first, n, h_SC, mean_C, z, gain, scale, blend, ACC, S, C, L)

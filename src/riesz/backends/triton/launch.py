@@ -14,9 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 from riesz.backends.triton import entry
-from riesz.backends.triton.kernels import DTYPES, Kernel
+from riesz.backends.triton.kernels import DTYPES, KERNELS, Kernel
 from riesz.backends.triton.table import Table
-from riesz.backends.triton.tiles import THREADS, Geometry, Tile
+from riesz.backends.triton.tiles import Geometry, Tile
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether the kernels run in Triton's interpreter, on tensors of the CPU. Triton decides it when it is imported."""
@@ -35,7 +35,7 @@ def launch_many(table: Table, addresses: Tensor, numbers: Tensor) -> None:
             _dtype(DTYPES[table.dtype]),
             _dtype(table.kernel.accumulates_in(table.dtype)),
             tuple(map(astuple, table.tiles)),
-            num_warps=_warps(),
+            **_options(table.kernel.stem, table.dtype),
         )
 
 
@@ -58,7 +58,7 @@ def launch_single(kernel: Kernel, gradient: Tensor, geometry: Geometry, tile: Ti
             _dtype(DTYPES[gradient.dtype]),
             _dtype(kernel.accumulates_in(gradient.dtype)),
             astuple(tile),
-            num_warps=_warps(),
+            **_options(kernel.stem, gradient.dtype),
         )
 
 
@@ -70,6 +70,9 @@ def _dtype(name: str) -> Any:
     return getattr(tl, name)
 
 
-@lru_cache(maxsize=1)
-def _warps() -> int:
-    return 1 if INTERPRETED else THREADS // triton.runtime.driver.active.get_current_target().warp_size
+@lru_cache(maxsize=64)
+def _options(stem: str, dtype: torch.dtype) -> dict[str, int]:
+    if INTERPRETED:
+        return {}
+    target = triton.runtime.driver.active.get_current_target()
+    return KERNELS[stem].options(dtype, target.backend, target.warp_size)

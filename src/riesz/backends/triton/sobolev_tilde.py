@@ -61,8 +61,8 @@ def march(
     # sum_{t<s} D_t + (start_s - start_t - L) A_t, with what depends on s taken out of the sum.
     q_SC = d_SC - (start_S1 + L) * a_SC
     ones_S, nothing_C = tl.full((S,), 1.0, ACC), tl.zeros((C,), ACC)
-    a_before_SC, a_C = states_before(a_SC, ones_S, nothing_C, S, C, LEVELS, False)
-    q_before_SC, q_C = states_before(q_SC, ones_S, nothing_C, S, C, LEVELS, False)
+    a_before_SC, a_C = states_before(a_SC, ones_S, nothing_C, S, C, LEVELS, False, True)
+    q_before_SC, q_C = states_before(q_SC, ones_S, nothing_C, S, C, LEVELS, False, True)
     s_SC = slope_C[None, :] - k * a_before_SC
     g_SC = value_C[None, :] + start_S1 * slope_C[None, :] - k * (q_before_SC + start_S1 * a_before_SC)
     for l in tl.static_range(L):

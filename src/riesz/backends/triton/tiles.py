@@ -82,12 +82,15 @@ class Registers:
     Attributes:
         whole_rows, panel_rows: rows per lane, where a column fits into one panel and where it does not.
         whole_bytes, panel_bytes: bytes of each row, where it does and where it does not.
+        most: the registers that a thread on NVIDIA may use, given where the assembler would otherwise move a few of
+            them to memory in order to run more programs at a time.
     """
 
     whole_rows: int
     panel_rows: int
     whole_bytes: int = BYTES_PER_THREAD
     panel_bytes: int = BYTES_PER_THREAD
+    most: int | None = None
 
 
 def column_tile(geometry: Geometry, itemsize: int, registers: Registers, is_aligned: bool) -> Tile:

@@ -81,7 +81,8 @@ def sample_geometry(kernel: Kernel, tile: Tile, dtype: torch.dtype) -> Geometry:
         entries = tile.columns * tile.rows + tile.vector
         return Geometry(1, 1, entries, entries, entries, 1 if tile.vector > 1 else 2)
     if kernel.stem == "centralization":
-        count = tile.columns * tile.rows + (0 if tile.whole else tile.columns)
+        rows = tile.rows if tile.whole else kernel.registers[dtype.itemsize].whole_rows + 1  # too many for one panel
+        count = tile.columns * rows
         n = tile.pieces // 2 + 3  # of two blocks: a few rows more than one program takes
         if tile.vector > 1:
             return Geometry(n, 2, count, n * count, count, 1, blocks=2)
