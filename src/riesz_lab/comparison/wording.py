@@ -15,7 +15,7 @@ from riesz_lab.comparison.rounds import judge_table
 from riesz_lab.comparison.trials import seconds_of, span
 from riesz_lab.config import OWN, Config
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.sequential import Sequential, decidable, pairs_to_decide
+from riesz_lab.statistics.sequential import Sequential, decidable, half_width, pairs_to_decide
 from riesz_lab.statistics.verdict import ALPHA, LEAST_PAIRS, describe_p, format_signed, format_size
 from riesz_lab.training.progress import clock
 from riesz_lab.utils.amounts import count
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from riesz_lab.comparison.answer import Answer
     from riesz_lab.comparison.tuning import Tuned
 
+FEW_PAIRS = 10
 WAS = {"better": "helps", "worse": "hurts"}
 
 
@@ -79,10 +80,12 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
     why = f"; {stopped}" if label in answer.verdicts.futile else ""
     pairs = _to_decide(judged)
-    needed = f"more than {decidable(judged.n)} pairs" if pairs is None else f"about {pairs} pairs in all"
+    needed = f"about {pairs} pairs in all would decide it"
+    if pairs is None:
+        needed = f"more than {decidable(judged.n)} pairs would be needed to decide it"
     return (
         f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; with such a mean and spread, {needed} "
-        "would decide it with 80% power."
+        "with 80% power."
     )
 
 
@@ -258,7 +261,7 @@ def _open(answer: Answer) -> dict[str, int | None]:
 def _to_decide(judged: Sequential) -> int | None:
     """Pairs in all that would decide it, by the mean and the spread of those so far."""
     if judged.n < LEAST_PAIRS or not judged.spread > 0:  # unknown: a first estimate takes about this many
-        return 10 if judged.n < 10 else None
+        return FEW_PAIRS if judged.n < FEW_PAIRS else None
     effect, margin = (float(f"{each / judged.spread:.3g}") for each in (judged.difference, judged.margin))
     return pairs_to_decide(judged.n, effect, margin, judged.alpha)
 
@@ -289,7 +292,7 @@ def _out_of_reach(answer: Answer) -> str:
     """What to do where no number of pairs is enough: single trials that stand apart may make the spread that large."""
     apart = " and ".join(dict.fromkeys(outlier.label for outlier in answer.outliers))
     if not apart:
-        return f"stop here, or widen the margin: these pairs decide --margin {_wider(answer)}"
+        return f"stop here, or widen the margin: {_wider(answer)}"
     seeds = ", a rate chosen with more seeds (--tune-seeds 10)" if answer.tuned is not None else ""
     return (
         f"find out why single trials of {apart} stand apart; a smaller learning rate{seeds} or "
@@ -298,12 +301,20 @@ def _out_of_reach(answer: Answer) -> str:
 
 
 def _wider(answer: Answer) -> str:
-    """A margin that decides what is open, as the command line takes it: the end of the widest interval, rounded up."""
-    ends = [max(map(abs, each.interval)) for each in _judged(answer).values() if each.interval]
-    size = max((end for end in ends if math.isfinite(end)), default=2 * answer.sweep.margin)
-    size *= 100 if answer.percent else 1
+    """A margin that the pairs so far decide; where they are few, their interval is wide, and 30 are assumed."""
+    sizes, few = [answer.sweep.margin], False
+    for each in _judged(answer).values():
+        if each.n < LEAST_PAIRS or not each.spread > 0:
+            continue
+        if each.n >= FEW_PAIRS:
+            sizes.append(max(map(abs, each.interval or (0.0,))))
+        else:
+            few, power = True, 0.84 * each.spread / 30**0.5  # 80%
+            sizes.append(abs(each.difference) + float(half_width(each.spread, 30, each.alpha)) + power)
+    size = max(sizes) * (100 if answer.percent else 1)
     digit = 10.0 ** (math.floor(math.log10(size)) - 1)
-    return f"{digit * math.ceil(size / digit + 1e-9):.2g}" + ("points" if answer.percent else "")
+    margin = f"--margin {digit * math.ceil(size / digit + 1e-9):.2g}{'points' if answer.percent else ''}"
+    return f"about 30 pairs would decide {margin}" if few else f"these pairs decide {margin}"
 
 
 def _command(answer: Answer, **options: Any) -> str:

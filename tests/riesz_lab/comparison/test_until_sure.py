@@ -94,17 +94,21 @@ def test_advice_never_names_a_budget_that_was_used_up(tmp_path):
     assert int(advice[2]) == int(said[1]) == 20 + int(advice[1]) > 20
 
 
-def test_where_no_budget_decides_a_margin_that_the_pairs_decide_is_named(tmp_path):
-    differences = [0.01, -0.01] * 5
-    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "budget": 10, "runs": tmp_path}
-    function = differing(differences)
-    answer = riesz_lab.compare(function, margin="0.01points", **options)
-    assert "more than 500 pairs would decide it" in answer.answers[0]
-    wider = re.fullmatch(
-        r"Next: stop here, or widen the margin: these pairs decide --margin (\S+points)", answer.next_steps[0]
-    )[1]
-    answer = riesz_lab.compare(function, margin=wider, **options)
+@pytest.mark.parametrize(("pairs", "said"), [(5, "about 30 pairs would decide"), (10, "these pairs decide")])
+def test_where_no_budget_decides_a_margin_that_would_be_decided_is_named(pairs, said, tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "runs": tmp_path}
+    function = differing([0.01, -0.01] * 15)
+    answer = riesz_lab.compare(function, margin="0.01points", seeds=pairs, **options)
+    assert answer.next_steps[0].startswith(f"Next: stop here, or widen the margin: {said} --margin ")
+    wider = answer.next_steps[0].split()[-1]
+    answer = riesz_lab.compare(function, margin=wider, until_sure=True, budget=30 if pairs == 5 else pairs, **options)
     assert answer.verdicts.arms["SobolevTilde"].conclusion == "no difference"
+
+
+def test_a_sequence_that_no_budget_decides_says_so(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "budget": 10, "runs": tmp_path}
+    answer = riesz_lab.compare(differing([0.01, -0.01] * 5), margin="0.01points", **options)
+    assert "more than 500 pairs would be needed to decide it with 80% power" in answer.answers[0]
 
 
 def test_a_fixed_number_of_pairs_is_not_told_that_fewer_would_do(tmp_path):
@@ -147,7 +151,7 @@ def test_the_budget_ends_it(tmp_path):
         make({"SobolevTilde": 0.1}), metrics=["sobolev-tilde"], until_sure=True, margin=0.05, budget=4, runs=tmp_path
     )
     assert answer.verdicts.arms["SobolevTilde"].n == 4
-    assert "would decide it with 80% power" in answer.text
+    assert "decide it with 80% power" in answer.text
     assert "intervals allow for a look after every pair.\n" in answer.text  # one arm: nothing else to allow for
 
 
