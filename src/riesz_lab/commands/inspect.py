@@ -54,6 +54,6 @@ def _inspect(
         print(f"{inspection.verdict}\n")
     if inspections and output is not None:
         write(output, page.html(inspection_page(inspections)))
-    elif inspections:
+    elif any(layer.regularities() for inspection in inspections for layer in inspection.layers):
         print("With figures: add -o inspection.html")
     return 1 if len(inspections) < len(files) else 0

@@ -55,6 +55,7 @@ class Attach:
         models: those that were attached.
         attachments: those of a trial that is not plain.
         rows: one per call of `log`.
+        stepped: whether a directed optimizer made a step.
     """
 
     def __init__(self, config: Config, name: str):
@@ -62,6 +63,7 @@ class Attach:
         self.models: list[nn.Module] = []
         self.attachments: list[riesz.Attachment] = []
         self.rows: list[Row] = []
+        self.stepped = False
 
     def __call__(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> riesz.Attachment | PlainAttachment:
         """Direct the optimizer as this trial asks; in a plain trial nothing is directed."""
@@ -78,7 +80,12 @@ class Attach:
                 raise
             raise LabError(f"{error}. In a comparison: --set layers=all") from None
         self.attachments.append(attachment)
+        optimizer.register_step_post_hook(self._after_step)
         return attachment
+
+    def _after_step(self, *_: object) -> None:
+        # Not a count: compiled steps would be compiled again for every value of it.
+        self.stepped = True
 
     def _check_selection(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
         """What a metric could not be attached to is known in the plain trial, which comes first."""

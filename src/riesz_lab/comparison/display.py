@@ -27,6 +27,7 @@ class Look:
     futile: Container[str]  # arms that get no more pairs, since no conclusion is in reach
     percent: bool  # whether scores are printed in percent
     note: str  # how far it is
+    stored: bool = False  # whether nothing was trained for this pair, and no arm ended with it: no line is printed
 
 
 class Display:
@@ -43,6 +44,8 @@ class Display:
 
     def look(self, look: Look) -> None:
         """The judgement of every arm after a pair."""
+        if look.stored:
+            return
         for label in look.active:
             futile = "; no conclusion is in reach, so it is stopped" if label in look.futile else ""
             self.say(f"  {label}: {describe_look(look.judged[label], look.percent)}{futile}")

@@ -1,6 +1,5 @@
 """`riesz_lab.compare`: tune if asked to, run the trials, and answer."""
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -123,6 +122,7 @@ def compare(
             sweep, verdicts = run_until_sure(trials, sweep, budget, size)
         else:
             run_fixed(trials, sweep)
+        trials.mention_stored()
     finally:
         display.close()
     answer = _answer(trials, sweep, size)
@@ -134,7 +134,7 @@ def compare(
         answer,
         tuned=tuned,
         verdicts=verdicts,
-        plan=make_plan(judged, per_trial, workers or os.cpu_count() or 1) if plan else None,
+        plan=make_plan(judged, per_trial, execution.slots) if plan else None,
         command=command,
         takes_rate=not tune and "lr" not in settings and user.takes("lr"),
         # A comparison of a fixed number of pairs has no place beside a sequential one.

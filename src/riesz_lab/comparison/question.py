@@ -92,9 +92,10 @@ def list_trials(question: Question, runs: Path, workers: int) -> str:
         values = "; ".join(f"{name} {', '.join(map(str, each))}" for name, each in question.grid.items())
         lines.append(f"Tuning begins with {values}, and extends the grid where a best value lies at its edge.")
         lines.append("The compared trials have the best values: which of them are stored is known after tuning.")
-    most = "at most " if question.budget else ""
+    fewer = ", fewer if it is sure before" if question.budget else ""
     more = ", more if the grid is extended" if question.grid else ""
-    lines.append(f"{most}{count(waiting, 'trial')} to run{more}: {_estimate(list(stored.values()), waiting, workers)}.")
+    cost = _estimate(list(stored.values()), waiting, workers)
+    lines.append(f"{count(waiting, 'trial')} to run{fewer}{more}: {cost}.")
     return "\n".join(lines)
 
 

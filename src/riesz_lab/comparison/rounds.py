@@ -1,8 +1,9 @@
 """Seeds for all arms: a fixed number, or more until every arm has a conclusion."""
 
-import time
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 import numpy as np
 
@@ -45,11 +46,12 @@ def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) ->
     """
     verdicts = SequentialResult(budget)
     active = [arm.label for arm in sweep.arms if arm.baseline is not None]
-    count, began = 0, time.monotonic()
+    count, ids = 0, set[str]()
     while active and count < budget:
         count += 1
         batch = [(config, f"{label}, seed {config.seed}") for config, label in _round(sweep, active, count)]
         trials.run(batch, f"pair {count}")
+        ids |= {config.id for config, _ in batch}
         table = results(replace(sweep, trials=count), Store(trials.runs / sweep.name))
         verdicts.arms |= {label: each for label, each in judge_table(table, margin).items() if label in active}
         verdicts.pairs |= dict.fromkeys(active, count)
@@ -63,9 +65,16 @@ def run_until_sure(trials: Trials, sweep: Sweep, budget: int, margin: Margin) ->
             if judged.conclusion != "undecided" or label in verdicts.futile:
                 active.remove(label)
         note = f"{count} of at most {budget} pairs"
-        if active and count < budget:
-            note += f", at most {clock((budget - count) * (time.monotonic() - began) / count)} left"
-        trials.display.look(Look(dict(verdicts.arms), looked_at, dict(verdicts.futile), table.percent, note))
+        more = bool(active) and count < budget
+        if more:
+            each = fmean(trials.seconds[id_] for id_ in ids)
+            turns = math.ceil(len(_round(sweep, active, count)) / trials.execution.slots)
+            note += f", about {clock((budget - count) * turns * each)} if all are needed"
+        stored = more and active == looked_at and all(config.id in trials.stored for config, _ in batch)
+        if not stored:
+            trials.mention_stored()
+        look = Look(dict(verdicts.arms), looked_at, dict(verdicts.futile), table.percent, note, stored)
+        trials.display.look(look)
     return replace(sweep, trials=max(1, count)), verdicts
 
 

@@ -29,6 +29,7 @@ from riesz_lab.sweeps.running.pending import Pending, find_pending
 from riesz_lab.sweeps.running.worker import RunSettings, Train, TrialJob
 from riesz_lab.training import progress
 from riesz_lab.training.trainer import train as train_trial
+from riesz_lab.utils.amounts import count
 from riesz_lab.utils.importing import load_object
 
 RETRIES = 1
@@ -51,6 +52,11 @@ class Execution:
     @property
     def in_process(self) -> bool:
         return self.workers == 1 and self.kind == "local"
+
+    @property
+    def slots(self) -> int:
+        """Trials at once, as far as it is known before they run."""
+        return self.workers or os.cpu_count() or 1
 
     def executor(self) -> Executor:
         if self.in_process:
@@ -99,10 +105,17 @@ class Trials:
     # What each took, by id; of a stored one as it was measured then.
     seconds: dict[str, float] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)  # the dates of stored trials, by id
+    unmentioned: list[str] = field(default_factory=list)  # dates of stored trials that no line was printed about
     _first: dict[str, tuple[int, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._train = self.execution.trains(self.function)
+
+    def mention_stored(self) -> None:
+        """One line about the stored trials since the last such line."""
+        if self.unmentioned:
+            self.display.say(f"{count(len(self.unmentioned), 'stored trial')} read ({span(self.unmentioned)})")
+            self.unmentioned.clear()
 
     def run(self, batch: Sequence[tuple[Config, str]], number: str) -> None:
         """Train what is not stored of a batch, as many at once as there are workers.
@@ -130,7 +143,9 @@ class Trials:
         executor = self.execution.executor()
         watcher = _Watcher(self, pending, titles, number, executor.slots)
         for id_ in pending.done:
-            watcher.show_stored(configs[id_])
+            watcher.take_stored(configs[id_])
+        if pending.waiting:
+            self.mention_stored()
         settings = RunSettings(runs=self.runs, data_dir=self.runs, train=self._train, stop_at_failure=True)
         try:
             drive(pending, executor, settings, retries=RETRIES, watcher=watcher)
@@ -163,11 +178,15 @@ class _Watcher(Watcher):
         self.done = 0
         self.clocked: list[float] = []
 
-    def show_stored(self, config: Config) -> None:
+    def take_stored(self, config: Config) -> None:
         trial = Trial(self.trials.runs, config)
         date = datetime.fromtimestamp(trial.result_file.stat().st_mtime).strftime("%Y-%m-%d")
         self.trials.stored[config.id] = date
-        self._take(config, read_trial(trial.path), f"stored {date}")
+        self.trials.unmentioned.append(date)
+        stored = read_trial(trial.path)
+        self._take(config, stored)
+        assert stored.result is not None
+        self.trials.check_seeds_differ(config, stored.result)
 
     def ended(self, config: Config, trial: StoredTrial | None, seconds: float, remark: str) -> None:
         if trial is None or trial.result is None:
@@ -176,28 +195,36 @@ class _Watcher(Watcher):
         self.clocked.append(seconds)
         left = len(self.pending.waiting) * sum(self.clocked) / len(self.clocked) / self.slots
         took = progress.clock(seconds)
-        self._take(config, trial, f"{took}, {progress.clock(left)} left" if self.pending.waiting else took)
+        self._take(config, trial)
+        self._say(config, trial.result, f"{took}, {progress.clock(left)} left" if self.pending.waiting else took)
+        self.trials.check_seeds_differ(config, trial.result)
 
     def tick(self, running: list[Config]) -> None:
         self.trials.display.running([self.titles[config.id] for config in running])
 
-    def _take(self, config: Config, trial: StoredTrial, remark: str) -> None:
+    def _take(self, config: Config, trial: StoredTrial) -> None:
         assert trial.result is not None
         self.done += 1
         self.trials.results[config.id] = trial.result
         self.trials.seconds[config.id] = sum(map(seconds_of, trial.timing()))
-        row, score = trial.result.last, trial.result.score
+
+    def _say(self, config: Config, result: Result, remark: str) -> None:
+        row, score = result.last, result.score
         if row is not None and HELD_OUT in row:
             row = {f"held-out {score}" if name == HELD_OUT else name: value for name, value in row.items()}
             if config.hold_out:
                 # The choice is made by this alone; the test score is not shown.
                 score = f"held-out {score}"
                 row = {score: row[score]}
-        scores = "diverged" if row is None else progress.format_scores(row, score, trial.result.percent)
+        scores = "diverged" if row is None else progress.format_scores(row, score, result.percent)
         done = f"{self.done:>{len(str(self.total))}}"
         number = self.number.format(done=done, total=self.total)
         self.trials.display.say(f"{number} {self.titles[config.id]}: {scores}  ({remark})")
-        self.trials.check_seeds_differ(config, trial.result)
+
+
+def span(dates: Sequence[str]) -> str:
+    """One date, or the first and the last."""
+    return min(dates) if min(dates) == max(dates) else f"{min(dates)} to {max(dates)}"
 
 
 def seconds_of(row: Row) -> float:

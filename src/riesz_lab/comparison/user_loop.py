@@ -10,6 +10,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from riesz_lab import models
@@ -55,7 +56,8 @@ def run_user_loop(
         trial.write_history(_history(attach.rows, final if result.last else None))
         if layers := attach.layers():
             write_rows(trial.updates_file, [{"epoch": max(1, len(attach.rows)), "layers": layers}])
-        append_row(trial.timing_file, {"epoch": max(1, len(attach.rows)), "seconds": seconds})
+        stepped = {"stepped": attach.stepped} if attach.attachments else {}
+        append_row(trial.timing_file, {"epoch": max(1, len(attach.rows)), "seconds": seconds, **stepped})
         networks = {f"model{i}" if i else "model": model for i, model in enumerate(attach.models)}
         trial.finish(checkpoint.pack(networks), result)
     return result
@@ -99,7 +101,7 @@ def _scores(value: Any, name: str, score: str, attach: Attach, tuning: bool) -> 
     if score not in fields:
         raise LabError(
             f"{name!r} returned {', '.join(fields) or 'no field'}: expected a field {score!r}; name the score with "
-            "--score NAME"
+            f"--score {_likely_score(score, fields)}. This trial is not kept"
         )
     scores = {key: number(each, key, name) for key, each in fields.items()}
     if tuning and HELD_OUT not in scores:
@@ -116,6 +118,13 @@ def _scores(value: Any, name: str, score: str, attach: Attach, tuning: bool) -> 
                 f"name, such as {score + '_percent'!r}), got {each!r}"
             )
     return scores
+
+
+def _likely_score(score: str, fields: Mapping[str, Any]) -> str:
+    """The field that was meant: one of a similar name, or the only one that is no held-out score."""
+    others = [name for name in fields if name != HELD_OUT]
+    close = get_close_matches(score, others, n=1) or (others if len(others) == 1 else [])
+    return close[0] if close else "NAME"
 
 
 def _history(logged: list[Row], final: dict[str, float] | None) -> list[Row]:

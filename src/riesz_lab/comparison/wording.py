@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import riesz
@@ -11,10 +12,11 @@ from riesz_lab.comparison.display import describe_look
 from riesz_lab.comparison.margin import Margin
 from riesz_lab.comparison.planning import fixed_pairs
 from riesz_lab.comparison.rounds import judge_table
+from riesz_lab.comparison.trials import seconds_of, span
 from riesz_lab.config import OWN, Config
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.sequential import Sequential, half_width, pairs_needed
-from riesz_lab.statistics.verdict import LEAST_PAIRS, describe_p, format_signed, format_size
+from riesz_lab.statistics.sequential import Sequential, decidable, half_width, pairs_to_decide
+from riesz_lab.statistics.verdict import ALPHA, LEAST_PAIRS, describe_p, format_signed, format_size
 from riesz_lab.training.progress import clock
 from riesz_lab.utils.amounts import count
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from riesz_lab.comparison.answer import Answer
     from riesz_lab.comparison.tuning import Tuned
 
+FEW_PAIRS = 10
 WAS = {"better": "helps", "worse": "hurts"}
 
 
@@ -37,13 +40,18 @@ def answers(answer: Answer) -> list[str]:
 def _fixed(answer: Answer, label: str, comparison: Comparison) -> str:
     name, verdict = _name(answer, label), comparison.verdict
     if verdict == "identical":
-        return f"{name} changes nothing: identical scores in all {comparison.n} pairs."
+        return f"{name} changes nothing: identical scores in all {comparison.n} pairs{_without_steps(answer, label)}."
     if verdict == "no claim" or comparison.interval is None:
         return f"{name}: {comparison.sentence}."
     size = _size(answer, comparison.difference, comparison.interval)
     if verdict == "no evidence":
+        if (comparison.p or 0.0) < ALPHA and comparison.p_holm is not None:  # the interval excludes zero
+            corrected = f"the correction for {comparison.family} comparisons ({describe_p(comparison.p_holm)})"
+            size += f", which does not survive {corrected}"
         pairs = fixed_pairs(comparison.margin / _spreads(answer)[label], 0.05 / max(1, comparison.family))
-        return f"Undecided on {name} after {comparison.n} pairs: {size}; {_needed(answer, pairs, comparison.margin)}."
+        # As many or fewer would only say again that the margin is within reach of such a test.
+        needed = "" if pairs is not None and pairs <= comparison.n else f"; {_needed(answer, pairs, comparison.margin)}"
+        return f"Undecided on {name} after {comparison.n} pairs: {size}{needed}."
     if verdict in WAS and comparison.equivalent:
         less = f"but by less than {format_size(comparison.margin, answer.percent)}"
         return f"{name} {WAS[verdict]}, {less}: {size}{_where(answer)}, {comparison.n} pairs."
@@ -57,7 +65,8 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     name = _name(answer, label)
     if judged.identical and judged.conclusion == "no difference":
         margin = format_size(judged.margin, answer.percent)
-        return f"{name} makes no difference larger than {margin}: identical scores in all {count(judged.n, 'pair')}."
+        all_ = count(judged.n, "pair") + _without_steps(answer, label)
+        return f"{name} makes no difference larger than {margin}: identical scores in all {all_}."
     if judged.conclusion == "undecided" and any(judged.diverged):
         return _left_out(answer, label, judged)
     if judged.interval is None:
@@ -70,8 +79,22 @@ def _sequential(answer: Answer, label: str, judged: Sequential) -> str:
     assert answer.verdicts is not None
     stopped = f"no conclusion is in reach by {answer.verdicts.budget} pairs, so it was stopped"
     why = f"; {stopped}" if label in answer.verdicts.futile else ""
-    pairs = pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha)
-    return f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; {_needed(answer, pairs, judged.margin)}."
+    pairs = _to_decide(judged)
+    needed = f"about {pairs} pairs in all would decide it"
+    if pairs is None:
+        needed = f"more than {decidable(judged.n)} pairs would be needed to decide it"
+    return (
+        f"Undecided on {name} after {count(judged.n, 'pair')}: {size}{why}; with such a mean and spread, {needed} "
+        "with 80% power."
+    )
+
+
+def _without_steps(answer: Answer, label: str) -> str:
+    """Why a directed optimizer changed nothing, if it made no step in any trial; trials may not say."""
+    seen = [row.get("stepped") for trial in answer.rows[label].trials.values() for row in trial.timing()]
+    if not seen or any(stepped is not False for stepped in seen):
+        return ""
+    return "; the optimizer that was attached made no step: attach the one that steps"
 
 
 def _left_out(answer: Answer, label: str, judged: Sequential) -> str:
@@ -208,10 +231,9 @@ def next_steps(answer: Answer) -> list[str]:
         stable = "a smaller learning rate, or riesz.schedule.warmup(steps), may prevent it"
         steps.append(f"Next: find out why trials diverged; {stable}.")
     elif open_ := _open(answer):
-        if (most := max((pairs for pairs in open_.values() if pairs is not None), default=None)) is None:
-            steps.append(f"Next: {_out_of_reach(answer)}")
-        else:
-            steps.append("Next: " + _command(answer, until_sure=True, budget=max(most, 10)))
+        more = {label: pairs for label, pairs in open_.items() if pairs is not None}
+        # A mean and a spread that single trials make say nothing about further pairs.
+        steps.append(f"Next: {_more_pairs(answer, more) if more and not answer.outliers else _out_of_reach(answer)}")
     return steps or ["Next: nothing to change; keep the plain optimizer."]
 
 
@@ -228,12 +250,34 @@ def _gains(answer: Answer) -> dict[str, float]:
 
 
 def _open(answer: Answer) -> dict[str, int | None]:
-    """The arms without a conclusion, and the pairs that would detect the margin with looks after each."""
+    """The arms without a conclusion, and how many more pairs would bring one; None if no reasonable number would."""
     return {
-        label: pairs_needed(float(f"{each.margin / each.spread:.3g}"), each.alpha) if each.spread > 0 else 10
+        label: None if (pairs := _to_decide(each)) is None else pairs - each.n
         for label, each in _judged(answer).items()
         if not any(each.diverged)  # more pairs do not undo that
     }
+
+
+def _to_decide(judged: Sequential) -> int | None:
+    """Pairs in all that would decide it, by the mean and the spread of those so far."""
+    if judged.n < LEAST_PAIRS or not judged.spread > 0:  # unknown: a first estimate takes about this many
+        return FEW_PAIRS if judged.n < FEW_PAIRS else None
+    effect, margin = (float(f"{each / judged.spread:.3g}") for each in (judged.difference, judged.margin))
+    return pairs_to_decide(judged.n, effect, margin, judged.alpha)
+
+
+def _more_pairs(answer: Answer, more: dict[str, int]) -> str:
+    """The command that adds pairs to those that were run, with what they cost."""
+    run = {label: len(answer.rows[label].trials) for label in more}
+    budget = max(run[label] + pairs for label, pairs in more.items())
+    arms = set(more)
+    while baselines := {baseline for label in arms if (baseline := answer.rows[label].arm.baseline)} - arms:
+        arms |= baselines
+    trained = [answer.rows[label].trials.values() for label in arms]
+    pair = sum(fmean(sum(map(seconds_of, trial.timing())) for trial in trials) for trials in trained if trials)
+    added = max(more.values())
+    cost = f"{count(added, 'more pair')}, {_duration(added * pair / 3600)} of training"
+    return f"{cost}: {_command(answer, until_sure=True, budget=budget)}"
 
 
 def _judged(answer: Answer) -> dict[str, Sequential]:
@@ -248,7 +292,7 @@ def _out_of_reach(answer: Answer) -> str:
     """What to do where no number of pairs is enough: single trials that stand apart may make the spread that large."""
     apart = " and ".join(dict.fromkeys(outlier.label for outlier in answer.outliers))
     if not apart:
-        return f"widen the margin: --margin {_reachable(answer)}"
+        return f"stop here, or widen the margin: {_wider(answer)}"
     seeds = ", a rate chosen with more seeds (--tune-seeds 10)" if answer.tuned is not None else ""
     return (
         f"find out why single trials of {apart} stand apart; a smaller learning rate{seeds} or "
@@ -256,11 +300,21 @@ def _out_of_reach(answer: Answer) -> str:
     )
 
 
-def _reachable(answer: Answer) -> str:
-    """A margin that 30 pairs would detect, as the command line takes it."""
-    widest = max(_spreads(answer).values())
-    size = float(half_width(widest, 30, 0.05 / max(1, len(answer.comparisons)))) + 0.84 * widest / 30**0.5
-    return f"{100 * size:.2g}points" if answer.percent else f"{size:.2g}"
+def _wider(answer: Answer) -> str:
+    """A margin that the pairs so far decide; where they are few, their interval is wide, and 30 are assumed."""
+    sizes, few = [answer.sweep.margin], False
+    for each in _judged(answer).values():
+        if each.n < LEAST_PAIRS or not each.spread > 0:
+            continue
+        if each.n >= FEW_PAIRS:
+            sizes.append(max(map(abs, each.interval or (0.0,))))
+        else:
+            few, power = True, 0.84 * each.spread / 30**0.5  # 80%
+            sizes.append(abs(each.difference) + float(half_width(each.spread, 30, each.alpha)) + power)
+    size = max(sizes) * (100 if answer.percent else 1)
+    digit = 10.0 ** (math.floor(math.log10(size)) - 1)
+    margin = f"--margin {digit * math.ceil(size / digit + 1e-9):.2g}{'points' if answer.percent else ''}"
+    return f"about 30 pairs would decide {margin}" if few else f"these pairs decide {margin}"
 
 
 def _command(answer: Answer, **options: Any) -> str:
@@ -304,9 +358,8 @@ def notes(answer: Answer) -> list[str]:
             f"after every pair{_shared(arms)}."
         )
     if answer.stored:
-        first, last = min(answer.stored), max(answer.stored)
-        dates = first if first == last else f"{first} to {last}"
-        lines.append(f"{count(len(answer.stored), 'stored trial')} used again ({dates}); --fresh trains anew.")
+        stored = count(len(answer.stored), "stored trial")
+        lines.append(f"{stored} used again ({span(answer.stored)}); --fresh trains anew.")
     lines.append(f"All trials together: {clock(answer.seconds)}.")
     return lines
 

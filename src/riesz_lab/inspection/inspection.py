@@ -41,6 +41,7 @@ class Inspection:
     name: str  # the file
     layers: tuple[Layer, ...]
     ignored: int  # number of other tensors (biases, norms, buffers)
+    matrices: int = 0  # those of them that are matrices, which layers="all" examines
 
     def along(self, direction: str) -> list[tuple[Layer, Regularity]]:
         """The layers that could be examined along a direction."""
@@ -67,11 +68,14 @@ class Inspection:
 
     @property
     def findings(self) -> list[tuple[str, str, str]]:
-        """Per assumption: a question, its answer ("Yes", "In part" or "No"), and what that rests on."""
+        """Per assumption: a question, its answer ("Yes", "In part" or "No evidence"), and what that rests on."""
         examined = [regularity for _, regularity in self.along("output")]
         if not examined:
-            least = f"no weight has {MIN_FILTERS} filters or more along the output to compare"
-            return [("Are filters alike?", "Nothing can be said", f"{least} ({self.size}).")]
+            least = f"no weight has {MIN_FILTERS} filters or more along the output to compare ({self.size})"
+            if self.matrices:
+                skipped = "1 matrix was" if self.matrices == 1 else f"{self.matrices} matrices were"
+                least = f"no conv weight with {MIN_FILTERS} filters or more; {skipped} skipped: add --layers all"
+            return [("Are filters alike?", "Nothing can be said", f"{least}.")]
         ordered, shared = len(self.ordered("output")), len(self.with_common_part("output"))
         order = float(np.mean([regularity.order for regularity in examined]))
         level = float(np.mean([regularity.level for regularity in examined]))
@@ -96,7 +100,8 @@ class Inspection:
 
 
 def _answer(found: int, total: int) -> str:
-    return "Yes" if 2 * found > total else "In part" if found else "No"
+    # A test that finds nothing does not show that there is nothing.
+    return "Yes" if 2 * found > total else "In part" if found else "No evidence"
 
 
 def inspect(path: Path | str, layers: Layers = "conv") -> Inspection:
@@ -117,7 +122,8 @@ def inspect_tensors(name: str, tensors: dict[str, Tensor], layers: Layers = "con
     """The same for tensors in memory."""
     least = 3 if layers == "conv" else 2
     chosen = {key: tensor for key, tensor in tensors.items() if least <= tensor.dim() <= 5}
-    return Inspection(name, tuple(_layer(*item) for item in chosen.items()), len(tensors) - len(chosen))
+    matrices = sum(tensor.dim() == 2 for key, tensor in tensors.items() if key not in chosen)
+    return Inspection(name, tuple(_layer(*item) for item in chosen.items()), len(tensors) - len(chosen), matrices)
 
 
 def _layer(name: str, tensor: Tensor) -> Layer:

@@ -188,7 +188,7 @@ def trials(evidence: ReportData, home: Path | None) -> Section:
         head=("trial", "recipe", "method", "seed", "status", "last score", "best score"),
         rows=rows,
         numbers=frozenset((3, 5, 6)),
-        note="Links lead to the trials' directories as they lay when this page was made.",
+        link_note="" if home is None else "Links lead to the trials' directories as they lay when this page was made.",
     )
     return Section(name="trials", title="Trials", blocks=[table] if rows else [], missing=missing, folded=True)
 

@@ -22,13 +22,17 @@ def number(value: float | None, spec: str = "") -> Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under a head; `numbers` are the indices of the columns that hold numbers, the note is printed below."""
+    """Rows under a head; `numbers` are the indices of the columns that hold numbers.
+
+    The note is printed below, and the one about links where cells can be links.
+    """
 
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell | str]]
     numbers: frozenset[int] = frozenset()
     note: str = ""
+    link_note: str = ""
 
     def cells(self) -> list[list[Cell]]:
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]

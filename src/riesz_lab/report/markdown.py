@@ -9,7 +9,7 @@ from riesz_lab.report.figure import Figure
 
 
 def markdown(page: Page) -> str:
-    """Everything but the drawings: of a figure, its caption and description."""
+    """Everything but the drawings and links: of a figure, what it shows in words, without how to read it."""
     lines = [f"# {escape(page.title)}", "", *(f"{escape(line)}\n" for line in page.lead)]
     for section in page.sections:
         lines += [f"## {escape(section.title)}", "", *(f"{escape(line)}\n" for line in section.text)]
@@ -21,7 +21,7 @@ def markdown(page: Page) -> str:
             lines.append("")
         for block in section.blocks:
             if isinstance(block, Figure):
-                lines += [f"*{escape(block.title)}.* {escape(f'{block.caption} {block.alt}'.strip())}", ""]
+                lines += [f"*{escape(block.title)}* (drawn on the HTML page): {escape(block.alt)}", ""]
             else:
                 lines += _table(block)
         lines += [f"> {escape(line)}\n" for line in section.missing]

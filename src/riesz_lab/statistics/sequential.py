@@ -206,3 +206,36 @@ def first_exclusions(effect: float, alpha: float, most: int, sequences: int = SI
     out = np.abs(mean) > half_width(spread, counts, alpha)
     out[:, : LEAST_PAIRS - 1] = False
     return np.where(out.any(1), out.argmax(1) + 1.0, np.inf)
+
+
+def decidable(n: int) -> int:
+    """The most pairs that are advised after n: beyond, another margin is the better advice."""
+    return max(500, 2 * n)
+
+
+@lru_cache(maxsize=256)
+def pairs_to_decide(n: int, effect: float, margin: float, alpha: float = ALPHA, power: float = 0.8) -> int | None:
+    """Pairs in all after which a sequence that has n of them is decided, one way or the other, with this power.
+
+    Found by simulation of what follows the n pairs, if the true mean and spread are theirs. None beyond `decidable(n)`.
+
+    Args:
+        n: pairs so far, 3 or more.
+        effect, margin: their mean and the margin, in standard deviations of the n differences.
+        alpha: the error rate.
+        power: the share of simulated sequences that are decided by then.
+
+    Example:
+        >>> pairs_to_decide(20, 0.0, 1.0), pairs_to_decide(20, 0.0, 0.01)
+        (21, None)
+    """
+    most = decidable(n)
+    values = np.random.default_rng(0).normal(effect, 1.0, (SIMULATED, most - n))
+    counts = np.arange(n + 1, most + 1)
+    mean = (n * effect + values.cumsum(1)) / counts
+    squares = n - 1 + n * effect**2 + (values**2).cumsum(1)
+    half = half_width(np.sqrt(np.maximum(0.0, squares - counts * mean**2) / (counts - 1)), counts, alpha)
+    decided = (np.abs(mean) > half) | (np.abs(mean) + half < margin)
+    stops = np.where(decided.any(1), decided.argmax(1) + n + 1.0, np.inf)
+    needed = float(np.quantile(stops, power, method="higher"))
+    return int(needed) if math.isfinite(needed) else None

@@ -10,6 +10,9 @@ from typing import Any
 
 from riesz_lab.errors import ConfigError
 
+MOST_NAMES = 10
+"""Names of a module that a message lists."""
+
 
 def load_object(kind: str, path: str) -> Any:
     """The object at the path; a `ConfigError` names what is missing."""
@@ -30,13 +33,20 @@ def load_object(kind: str, path: str) -> Any:
         place = f" ({frame.filename}, line {frame.lineno})" if not isinstance(error, SyntaxError) else ""
         problem = f"{type(error).__name__}: {error}{place}"
         raise ConfigError(f"{kind} {path!r}: module {module_name!r} cannot be imported: {problem}") from error
+    has = [key for key, value in vars(obj).items() if callable(value) and _is_own(obj, key, value)]
     for part in name.split("."):
         if not hasattr(obj, part):
-            raise ConfigError(f"{kind} {path!r}: {module_name!r} has no {name!r}")
+            hint = f"; it has {', '.join(has[:MOST_NAMES])}" if has else ""
+            raise ConfigError(f"{kind} {path!r}: {module_name!r} has no {name!r}{hint}")
         obj = getattr(obj, part)
     if not callable(obj):
         raise ConfigError(f"{kind} {path!r}: expected a callable, got {type(obj).__name__}")
     return obj
+
+
+def _is_own(module: Any, name: str, value: Any) -> bool:
+    """Whether a module defines a public name itself."""
+    return not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
 
 
 def _from_file(path: str) -> Any:

@@ -68,6 +68,34 @@ def test_a_held_out_accuracy_is_printed_in_percent_as_the_other_is(tmp_path):
     assert "plain, seed 0: accuracy 80.00%  held-out accuracy 25.00%" in lines[-2]
 
 
+def wrong_optimizer(attach, seed):
+    model, _, _ = start(attach)
+    model(torch.rand(1, 1, 5, 5)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return model.weight.detach().sum().item()
+
+
+def lucky(attach, seed):
+    model, optimizer, _ = start(attach)
+    model(torch.rand(1, 1, 5, 5)).sum().backward()
+    optimizer.step()
+    return seed
+
+
+@pytest.mark.parametrize("options", [{"seeds": 3}, {"until_sure": True}])
+def test_an_attached_optimizer_that_makes_no_step_is_the_reason_for_equal_scores(options, tmp_path):
+    said = "; the optimizer that was attached made no step: attach the one that steps."
+    answer = riesz_lab.compare(wrong_optimizer, metrics=["sobolev-tilde"], runs=tmp_path, **options)
+    assert answer.answers[0].endswith(f"identical scores in all 3 pairs{said}")
+    answer = riesz_lab.compare(lucky, metrics=["sobolev-tilde"], runs=tmp_path, **options)
+    assert answer.answers[0].endswith("identical scores in all 3 pairs.")
+    # Trials of earlier versions do not say whether steps were made.
+    for file in tmp_path.glob("*/*/timing.jsonl"):
+        file.write_text('{"epoch": 1, "seconds": 1.0}\n')
+    answer = riesz_lab.compare(wrong_optimizer, metrics=["sobolev-tilde"], runs=tmp_path, **options)
+    assert answer.answers[0].endswith("identical scores in all 3 pairs.")
+
+
 def small_gain(attach, seed):
     directed = isinstance(start(attach)[2], riesz.Attachment)
     return 0.8 + 0.001 * directed + 0.0001 * torch.rand(()).item() * (1 + directed)
@@ -96,6 +124,31 @@ def test_an_equivalence_whose_interval_passes_the_margin_says_what_it_rests_on(t
         assert answer.comparisons["SobolevTilde"].interval == pytest.approx(interval, abs=1e-3)
         assert answer.answers[0].startswith(f"SobolevTilde makes no difference larger than {margin:.2f}: +0.06 (95%")
         assert (" of two one-sided tests, 5 pairs." in answer.answers[0]) is expected
+
+
+def test_an_undecided_interval_without_zero_says_what_it_does_not_survive(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        """
+import torch
+from torch import nn
+
+DIFFERENCES = {"SobolevTilde": [-2.2, -0.9, -1.9, -0.2, -0.4], "ReweightedL2": [1, -1, 0.5, -1.2, 0.3]}
+
+def train(attach, seed):
+    model = nn.Conv2d(1, 4, 3)
+    attached = attach(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    return 0.5 + 0.01 * DIFFERENCES.get(type(attached.metric).__name__, [0.0] * 5)[seed]
+"""
+    )
+    assert cli.main(["compare", "mine.py:train", "--score", "accuracy", "-o", "r.md"]) == 0
+    assert cli.main(["compare", "mine.py:train", "--score", "accuracy", "-o", "r.html"]) == 0
+    expected = "points (95%: -2.23 to -0.01), which does not survive the correction for 2 comparisons (p = 0.097)"
+    for text in (capsys.readouterr().out, (tmp_path / "r.md").read_text(), (tmp_path / "r.html").read_text()):
+        (sentence,) = {line for line in text.splitlines() if "Undecided on SobolevTilde" in line}
+        assert expected in sentence
+        assert "Undecided on ReweightedL2" in text
+        assert text.count("does not survive the correction") == text.count("Undecided on SobolevTilde")
 
 
 @pytest.mark.parametrize(("other", "named"), [(0.103, [3]), (0.79, [])])
@@ -246,7 +299,7 @@ def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(place, tmp_pa
         monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     else:
         monkeypatch.setitem(sys.modules, "ipykernel", sys)
-    riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
+    riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path, fresh=True)
     assert "1/6 plain, seed 0: score" in capsys.readouterr().out
 
 

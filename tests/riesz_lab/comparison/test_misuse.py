@@ -47,6 +47,7 @@ REFUSED = {
     "output in no folder": (PLAIN, ["-o", "nowhere/report.html"], "output: expected a folder that exists"),
     "output that is a folder": (PLAIN, ["-o", "taken.html"], "output: expected a file that can be written"),
     "no function named": (PLAIN, None, r"expected FILE.py:FUNCTION.*its functions: start.*train\(attach, seed, lr=0.1"),
+    "misspelt function": (PLAIN.replace("train", "trian"), [], "'mine.py' has no 'train'; it has start, trian$"),
     "exit on import": (EXIT_ON_IMPORT, [], r"does nothing when it is imported.*SystemExit\(0\)"),
     "mistake in the syntax": ("def train(attach, seed)\n", [], r"cannot be imported: SyntaxError: .*\(mine.py, line"),
     "error on import": ("{}['images']\n", [], r"cannot be imported: KeyError: 'images' \(.*mine.py, line \d+\)"),
@@ -64,6 +65,13 @@ REFUSED = {
 }
 ENDED = {
     "score of the wrong type": (TEXT_SCORE, [], "score: expected a number, got 'good'", 0),
+    "misspelt score": (
+        TUNABLE.replace("'score'", "'accuracy'"),
+        ["--score", "acuracy"],
+        "returned accuracy, held_out: expected a field 'acuracy'; name the score with --score accuracy. This trial is "
+        "not kept",
+        0,
+    ),
     "nothing to direct": (LINEAR, [], "nothing to direct.*In a comparison: --set layers=all", 0),
     "score of several numbers": (VECTOR_SCORE, [], "score: expected a number, got tensor", 0),
     "no held-out score": (PLAIN, ["--tune", "lr"], "returned no held-out score.*never chosen on the test score", 0),
@@ -164,5 +172,5 @@ def test_a_damaged_trial_is_set_aside(compare, tmp_path):
     status, out, _ = compare(PLAIN, [])
     assert status == 0
     assert "set aside: " in out
-    assert out.count("(stored 20") == 5
+    assert "5 stored trials read (20" in out
     assert len(stored(tmp_path)) == 6

@@ -1,5 +1,8 @@
 """Seeds until a conclusion, a plan of how many, and the margin in its units."""
 
+import json
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -11,9 +14,10 @@ from riesz_lab.comparison.planning import fixed_pairs, make_plan
 from riesz_lab.comparison.wording import _duration
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.evidence import ReportData
-from riesz_lab.statistics.sequential import sequential
+from riesz_lab.statistics.sequential import pairs_needed, sequential
 from riesz_lab.store import Store
 from riesz_lab.store.comparison import read_records
+from riesz_lab.training.progress import clock
 
 
 def make(gain, noise=0.1):
@@ -55,7 +59,91 @@ def test_an_arm_out_of_reach_is_stopped_and_named(tmp_path):
     assert 5 <= stopped < 12
     assert f"Undecided on SobolevTilde after {stopped} pairs" in answer.text
     assert "no conclusion is in reach by 12 pairs" in answer.text
-    assert "--margin" in answer.next_steps[0]
+    assert int(re.search(r"until_sure=True, budget=(\d+)", answer.next_steps[0])[1]) > 12
+
+
+def differing(differences):
+    """The plain trial scores 0.5, the directed one differs from it by that much."""
+
+    def train(attach, seed):
+        model = nn.Conv2d(1, 4, 3)
+        directed = isinstance(attach(torch.optim.SGD(model.parameters(), lr=0.1), model), riesz.Attachment)
+        return 0.5 + directed * differences[seed]
+
+    return train
+
+
+OPEN = [0.012, -0.008] * 10
+"""Undecided at every look at a margin of one point, though 20 pairs would detect one point with 80% power."""
+
+
+def test_advice_never_names_a_budget_that_was_used_up(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "runs": tmp_path}
+    answer = riesz_lab.compare(
+        differing(OPEN), margin="1points", budget=20, command="riesz compare a.py:train", **options
+    )
+    judged = answer.verdicts.arms["SobolevTilde"]
+    assert (judged.n, judged.conclusion) == (20, "undecided")
+    assert pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha) <= 20
+    assert "would detect" not in answer.text
+    said = re.search(r"about (\d+) pairs in all would decide it with 80% power", answer.answers[0])
+    advice = re.fullmatch(
+        r"Next: (\d+) more pairs, about a minute of training: riesz compare a.py:train --until-sure --budget (\d+)",
+        answer.next_steps[0],
+    )
+    assert int(advice[2]) == int(said[1]) == 20 + int(advice[1]) > 20
+
+
+@pytest.mark.parametrize(("pairs", "said"), [(5, "about 30 pairs would decide"), (10, "these pairs decide")])
+def test_where_no_budget_decides_a_margin_that_would_be_decided_is_named(pairs, said, tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "runs": tmp_path}
+    function = differing([0.01, -0.01] * 15)
+    answer = riesz_lab.compare(function, margin="0.01points", seeds=pairs, **options)
+    assert answer.next_steps[0].startswith(f"Next: stop here, or widen the margin: {said} --margin ")
+    wider = answer.next_steps[0].split()[-1]
+    answer = riesz_lab.compare(function, margin=wider, until_sure=True, budget=30 if pairs == 5 else pairs, **options)
+    assert answer.verdicts.arms["SobolevTilde"].conclusion == "no difference"
+
+
+def test_a_sequence_that_no_budget_decides_says_so(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "budget": 10, "runs": tmp_path}
+    answer = riesz_lab.compare(differing([0.01, -0.01] * 5), margin="0.01points", **options)
+    assert "more than 500 pairs would be needed to decide it with 80% power" in answer.answers[0]
+
+
+def test_a_fixed_number_of_pairs_is_not_told_that_fewer_would_do(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "runs": tmp_path}
+    function = differing([0.015, -0.005] * 6)
+    answer = riesz_lab.compare(function, seeds=12, margin="1points", **options)
+    assert answer.comparisons["SobolevTilde"].verdict == "no evidence"
+    assert "would detect" not in answer.text
+    budget = int(re.search(r"budget=(\d+)", answer.next_steps[0])[1])
+    assert budget > 12
+    answer = riesz_lab.compare(function, seeds=5, margin="1points", **options)
+    assert "pairs would detect 1.00 points with 80% power" in answer.text
+
+
+def test_stored_trials_are_one_line_and_the_time_that_is_left_is_theirs(tmp_path):
+    function, lines = differing(OPEN), []
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "until_sure": True, "budget": 20, "runs": tmp_path}
+    options["say"] = lines.append
+    run = riesz_lab.compare(function, margin="2points", **options).verdicts.arms["SobolevTilde"].n
+    assert sum("pair 3 plain, seed 2: accuracy" in line for line in lines) == 1
+    lines.clear()
+    riesz_lab.compare(function, margin="2points", **options)
+    assert len(lines) == 3
+    assert lines[0].startswith(f"{2 * run} stored trials read (20")
+    assert lines[1].startswith(f"  SobolevTilde: no difference after {run} pairs")
+    # A smaller margin goes on from there. Stored pairs take no time to read, but further ones take what these took.
+    for file in tmp_path.glob("*/*/timing.jsonl"):
+        file.write_text(json.dumps({"epoch": 1, "seconds": 90.0}) + "\n")
+    lines.clear()
+    riesz_lab.compare(function, margin="1.5points", **options)
+    assert lines[0].startswith(f"{2 * run} stored trials read (20")
+    assert lines[1].startswith(f"pair {run + 1} plain, seed {run}: accuracy")
+    mean = 90 * run / (run + 1)  # of all trials so far: the new pair took no time
+    left = clock((20 - run - 1) * 2 * mean)
+    assert lines[4] == f"  {run + 1} of at most 20 pairs, about {left} if all are needed"
 
 
 def test_the_budget_ends_it(tmp_path):
@@ -63,7 +151,7 @@ def test_the_budget_ends_it(tmp_path):
         make({"SobolevTilde": 0.1}), metrics=["sobolev-tilde"], until_sure=True, margin=0.05, budget=4, runs=tmp_path
     )
     assert answer.verdicts.arms["SobolevTilde"].n == 4
-    assert "pairs would detect 0.05 with 80% power" in answer.text
+    assert "decide it with 80% power" in answer.text
     assert "intervals allow for a look after every pair.\n" in answer.text  # one arm: nothing else to allow for
 
 

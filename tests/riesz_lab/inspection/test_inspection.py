@@ -193,13 +193,32 @@ def test_verdicts():
         return [answer for _, answer, _ in inspect_tensors("file", tensors).findings]
 
     assert answers(regular)[0] == "Yes"
-    assert answers(noise) == ["No", "No"]
-    assert answers(common) == ["No", "Yes"]
+    assert answers(noise) == ["No evidence", "No evidence"]
+    assert answers(common) == ["No evidence", "Yes"]
     assert answers(regular | {f"n{k}": v for k, v in noise.items()})[0] == "In part"
     text = inspect_tensors("c", common).verdict
-    assert text.startswith("Are neighbouring filters along the output alike, as Sobolev metrics assume? No: more than")
+    neighbours = "Are neighbouring filters along the output alike, as Sobolev metrics assume?"
+    assert text.startswith(f"{neighbours} No evidence: more than")
     assert "Do all filters have a common part, as re-weighted L2 assumes? Yes: their correlation" in text
     assert inspect_tensors("d", {"bias": torch.zeros(3)}).verdict.startswith("Are filters alike? Nothing can be")
+
+
+def test_matrices_that_were_skipped_are_named_with_the_option_and_no_figure_is_offered(tmp_path, capsys):
+    weight = torch.randn(10, 32, generator=torch.Generator().manual_seed(0))
+    tensors = {"fc.weight": weight, "fc.bias": torch.zeros(10)}
+    file = str(tmp_path / "w.safetensors")
+    save_file(tensors, file)
+    assert cli.main(["inspect", file]) == 0
+    out = capsys.readouterr().out
+    expected = "no conv weight with 8 filters or more; 1 matrix was skipped: add --layers all."
+    assert f"Are filters alike? Nothing can be said: {expected}" in out
+    assert "With figures" not in out
+    assert cli.main(["inspect", file, "--layers", "all"]) == 0
+    out = capsys.readouterr().out
+    assert "No evidence: more than in random order in 0 of 1 layer" in out
+    assert "With figures: add -o inspection.html" in out
+    # Nothing was skipped here: the weight is too small.
+    assert "no weight has 8 filters" in inspect_tensors("s", {"w": torch.randn(4, 4, 3, 3)}).verdict
 
 
 def test_a_common_part_is_corrected_for_the_number_of_layers():

@@ -89,6 +89,16 @@ def test_looks_replace_the_statistics_of_a_fixed_number_of_pairs(runs, table):
     assert (mean.low, mean.high) == ([pytest.approx(100 * low)], [pytest.approx(100 * high)])
 
 
+def test_markdown_explains_no_drawing_and_no_link_that_it_does_not_have(runs, table, tmp_path):
+    content = compare_content(table, Store(runs), "Title", home=tmp_path)
+    text = markdown(content)
+    for explanation in ("A dot is a pair", "bands are", "Links lead to"):
+        assert explanation in html(content)
+        assert explanation not in text
+    assert "(drawn on the HTML page): ReweightedL2: pairs won 4, tied 0, lost 0." in text
+    assert "Links lead to" not in html(compare_content(table, Store(runs), "Title"))
+
+
 def test_pairs_beyond_the_last_look_are_not_in_the_picture(table):
     """An arm that was stopped may have more trials, as another's baseline or of an earlier comparison."""
     judged = {label: sequential(list(GAIN.values())[:3], margin=0.005) for label in table.comparisons}

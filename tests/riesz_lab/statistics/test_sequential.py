@@ -10,7 +10,14 @@ import pytest
 from scipy import stats
 
 from riesz_lab.statistics import paired
-from riesz_lab.statistics.sequential import PRIOR_VARIANCE, first_exclusions, half_width, pairs_needed, sequential
+from riesz_lab.statistics.sequential import (
+    PRIOR_VARIANCE,
+    first_exclusions,
+    half_width,
+    pairs_needed,
+    pairs_to_decide,
+    sequential,
+)
 
 LAST = 50
 KINDS = {
@@ -208,3 +215,23 @@ def test_pairs_needed_falls_with_the_effect():
     needed = [pairs_needed(effect) for effect in (0.3, 0.5, 1.0, 2.0)]
     assert needed == sorted(needed, reverse=True)
     assert pairs_needed(0.001) is None
+
+
+@pytest.mark.parametrize(("pattern", "margin"), [([1.2, -0.8], 1.0), ([1.6, -0.4], 0.1), ([1.0, -1.0], 0.8)])
+def test_pairs_to_decide_are_those_in_which_continued_sequences_are_decided(pattern, margin):
+    """Against sequences that are judged one by one; the limits are four standard errors of 400 sequences."""
+    begun = pattern * 4
+    mean, spread = float(np.mean(begun)), float(np.std(begun, ddof=1))
+    assert sequential(begun, margin=margin).conclusion == "undecided"
+    needed = pairs_to_decide(len(begun), mean / spread, margin / spread)
+    rng, decided = np.random.default_rng(1), 0
+    for _ in range(400):
+        differences = [*begun, *rng.normal(mean, spread, needed - len(begun))]
+        looks = (sequential(differences[:n], margin=margin) for n in range(len(begun) + 1, needed + 1))
+        decided += any(look.conclusion != "undecided" for look in looks)
+    assert 0.72 < decided / 400 < 0.88
+
+
+def test_pairs_to_decide_are_more_than_there_are_or_unknown():
+    assert all(pairs_to_decide(n, 0.4, 0.5) > n for n in (3, 20, 100))
+    assert pairs_to_decide(20, 0.0, 0.01) is None
