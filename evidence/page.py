@@ -143,7 +143,7 @@ def _is_decided(table: SweepResult) -> bool:
 
 def _hours(timing: Path) -> float:
     rows = [json.loads(line) for line in timing.read_text().splitlines()]
-    seconds = sum(row["steps"] * row["step_ms"] / 1000 + (row.get("eval_seconds") or 0.0) for row in rows)
+    seconds = sum(row["steps"] * (row["step_ms"] or 0.0) / 1000 + (row.get("eval_seconds") or 0.0) for row in rows)
     return float(seconds) / 3600
 
 
