@@ -85,7 +85,7 @@ def count_writes(tensors: Sequence[Tensor]) -> None:
 def _stacked(metric: Operator) -> Tensor:
     """The metric's numbers as one tensor: a compiled step takes it as an input, so a change recompiles nothing.
 
-    On the CPU whatever torch.set_default_device says: its device would have a say in which implementation runs.
+    On the CPU whatever torch.set_default_device says: its device would take part in dispatch.
     """
     numbers = metric.native_numbers()
     if not torch.compiler.is_compiling():

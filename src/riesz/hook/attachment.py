@@ -15,7 +15,7 @@ import torch
 from riesz import control as controls
 from riesz.backends import FastPathCache
 from riesz.hook import diagnostics
-from riesz.hook.diagnostics import Trace
+from riesz.hook.diagnostics import StepRecord
 from riesz.hook.plan import DIRECTION_KEY, METRIC_KEY, SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
 from riesz.hook.report import Diagnoses, Report
 from riesz.hook.schedule import Schedule, step_count
@@ -129,22 +129,22 @@ class Attachment(DirectedStep):
         Exact if `recording` was on during the step. Otherwise the original gradient is computed from the directed
         one, which is still in `.grad`; where that would lose too many digits, or `.grad` is gone, an error says so.
         """
-        if self._trace is None and self._compiled:
+        if self._last_step is None and self._compiled:
             raise RuntimeError(
                 "diagnostics: the last step was compiled, and a compiled step keeps nothing of the original gradient; "
                 "set attachment.recording = True before a step, which then runs outside of the graph"
             )
-        if self._trace is None:
+        if self._last_step is None:
             raise RuntimeError(
                 "diagnostics: no step was taken yet, or the last one was not directed by this metric; call "
                 "optimizer.step() first"
             )
-        return diagnostics.diagnose(self._trace, self._tensor_metric, self._metric, self._control)
+        return diagnostics.diagnose(self._last_step, self._tensor_metric, self._metric, self._control)
 
     @property
-    def recorded(self) -> Trace | None:
+    def recorded(self) -> StepRecord | None:
         """What the last step recorded, still on the device; None if `recording` was off."""
-        return None if self._trace is None or self._trace.products is None else self._trace
+        return None if self._last_step is None or self._last_step.products is None else self._last_step
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`. Safe to call twice."""
@@ -210,7 +210,7 @@ class Attachment(DirectedStep):
 
 def _without_gradients() -> dict[str, Any]:
     """The parts of an attachment that describe gradients, as they are before the first step."""
-    return {"_fast_path": FastPathCache(), "_prepared": None, "_prepared_steps": None, "_trace": None}
+    return {"_fast_path": FastPathCache(), "_prepared": None, "_prepared_steps": None, "_last_step": None}
 
 
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:

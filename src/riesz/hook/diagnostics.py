@@ -41,7 +41,7 @@ def _writes(gradient: Tensor) -> tuple[int, int]:
 
 
 @dataclass(eq=False, slots=True)
-class Trace:
+class StepRecord:
     """What a step leaves behind: enough to recognise its gradients, nothing that keeps them alive.
 
     Weak references, not ids: a gradient computed later may be given the id of one that was freed. One is made at every
@@ -59,18 +59,18 @@ class Trace:
         writes = self.versions[index], self.addresses[index]
         return self.gradients[index]() is gradient and writes == _writes(gradient)
 
-    def left(self, gradient: Tensor) -> bool:
+    def already_directed(self, gradient: Tensor) -> bool:
         """Whether the gradient is one that the step directed, and was not written since."""
         places = (index for index, reference in enumerate(self.gradients) if reference() is gradient)
         return any(self.recognises(index, gradient) for index in places)
 
-    def followed_by(self, later: "Trace") -> "Trace":
-        """A later evaluation of the closure, and what it did not compute again of this one."""
+    def merged_with(self, later: "StepRecord") -> "StepRecord":
+        """This record and that of a later evaluation of the closure: what it computed again counts once, as of then."""
         kept = [i for i, of in enumerate(self.gradients) if (g := of()) is not None and self.recognises(i, g)]
         products = None
         if self.products is not None and later.products is not None:
             products = [*(self.products[i] for i in kept), *later.products]
-        return Trace(
+        return StepRecord(
             [*(self.targets[i] for i in kept), *later.targets],
             [*(self.gradients[i] for i in kept), *later.gradients],
             [*(self.versions[i] for i in kept), *later.versions],
@@ -83,39 +83,41 @@ class Trace:
         return [_diagnosis(t.name, sums) for t, sums in zip(self.targets, self.products or (), strict=True)]
 
     @classmethod
-    def of_plain(cls, targets: Sequence[Target], directed: Sequence[Tensor], addresses: Sequence[int]) -> "Trace":
-        """The trace of plain tensors whose addresses are known."""
+    def of_plain(cls, targets: Sequence[Target], directed: Sequence[Tensor], addresses: Sequence[int]) -> "StepRecord":
+        """The record of plain tensors whose addresses are known."""
         return cls(targets, list(map(ref, directed)), list(map(_version, directed)), addresses)
 
     @classmethod
-    def of_shards(cls, targets: Sequence[Target], directed: Sequence[Tensor], parts: Sequence[Tensor]) -> "Trace":
-        """The trace of DTensors whose local parts are known."""
+    def of_shards(cls, targets: Sequence[Target], directed: Sequence[Tensor], parts: Sequence[Tensor]) -> "StepRecord":
+        """The record of DTensors whose local parts are known."""
         versions = map(add, map(_version, parts), map(_version, directed))
         return cls(targets, list(map(ref, directed)), list(versions), list(map(Tensor.data_ptr, parts)))
 
     @classmethod
-    def of(cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None) -> "Trace":
+    def of(
+        cls, targets: Sequence[Target], directed: Sequence[Tensor], recorded: Sequence[Tensor] | None
+    ) -> "StepRecord":
         writes = list(map(_writes, directed))
         versions, addresses = [version for version, _ in writes], [address for _, address in writes]
         return cls(targets, list(map(ref, directed)), versions, addresses, recorded)
 
 
-def diagnose(trace: Trace, tensor_metric: Operator, metric: Operator, control: Control) -> Diagnoses:
+def diagnose(record: StepRecord, tensor_metric: Operator, metric: Operator, control: Control) -> Diagnoses:
     """The diagnoses of a step; notes name the parameters whose original gradient cannot be recovered.
 
     Args:
-        trace: what the step left behind.
+        record: what the step left behind.
         tensor_metric, metric: the attachment's metric as targets refer to it, and as given; groups may have their own.
         control: the control in force.
     """
     diagnoses, notes = [], []
-    for index, target in enumerate(trace.targets):
+    for index, target in enumerate(record.targets):
         sums: Tensor | str
-        if trace.products is not None:
-            sums = trace.products[index]
+        if record.products is not None:
+            sums = record.products[index]
         else:
             applied = metric if target.metric is tensor_metric else target.metric
-            sums = _recovered(trace, index, applied, control)
+            sums = _recovered(record, index, applied, control)
         if isinstance(sums, str):
             notes.append(f"{target.name}: {sums}")
             continue
@@ -135,12 +137,12 @@ def _diagnosis(name: str, sums: Tensor) -> Diagnosis:
     return Diagnosis(name, (gg / ff) ** 0.5, fg / (ff**0.5 * gg**0.5))
 
 
-def _recovered(trace: Trace, index: int, metric: Operator, control: Control) -> Tensor | str:
-    target = trace.targets[index]
+def _recovered(record: StepRecord, index: int, metric: Operator, control: Control) -> Tensor | str:
+    target = record.targets[index]
     g = target.parameter.grad
     if g is None:
         return "its gradient is gone: zero_grad, or the optimizer's own step (HeavyBall's, for one), cleared it"
-    if not trace.recognises(index, g):
+    if not record.recognises(index, g):
         return "its gradient was changed after the step directed it"
     if is_dtensor(g):
         return "it is a DTensor, and diagnostics do not communicate with other ranks"

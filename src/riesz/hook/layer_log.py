@@ -7,7 +7,7 @@ nothing is copied and nothing waits for the device.
 from collections.abc import Callable
 
 from riesz.hook.attachment import Attachment
-from riesz.hook.diagnostics import Trace
+from riesz.hook.diagnostics import StepRecord
 
 Log = Callable[[dict[str, float], int], object]
 """Called with values by name and the step they belong to."""
@@ -47,17 +47,17 @@ class LayerLog:
         self.log = log
         self.every = every
         self._next = 0
-        self._pending: tuple[int, Trace] | None = None
-        self._latest: Trace | None = None
+        self._pending: tuple[int, StepRecord] | None = None
+        self._latest: StepRecord | None = None
         attachment.recording = True
 
     def __call__(self, step: int) -> None:
         """Note that this step was taken."""
-        trace = self.attachment.recorded
-        # A step that a gradient scaler skips leaves the trace of the one before it.
-        if trace is not None and trace is not self._latest:
+        record = self.attachment.recorded
+        # A step that a gradient scaler skips leaves the record of the one before it.
+        if record is not None and record is not self._latest:
             self.flush()
-            self._pending, self._latest = (step, trace), trace
+            self._pending, self._latest = (step, record), record
             self._next = (step // self.every + 1) * self.every
         self.attachment.recording = step + 1 >= self._next
 
@@ -65,9 +65,9 @@ class LayerLog:
         """Pass on what is recorded and not logged yet: at the end of training."""
         if self._pending is None:
             return
-        (step, trace), self._pending = self._pending, None
+        (step, record), self._pending = self._pending, None
         values: dict[str, float] = {}
-        for one in trace.recorded_diagnoses():
+        for one in record.recorded_diagnoses():
             values |= {f"riesz/ratio/{one.name}": one.ratio, f"riesz/cosine/{one.name}": one.cosine}
         self.log(values, step)
 

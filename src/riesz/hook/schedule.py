@@ -19,7 +19,7 @@ def step_count(groups: Groups) -> int:
 def only_creates_state(groups: Groups) -> bool:
     """Whether every learning rate is 0, as in the step some tools take to create optimizer state.
 
-    Those put a zero on the CPU in the place of a tensor; a rate on another device is not read back.
+    Such tools put a zero on the CPU in place of a tensor; a rate on another device is not read back.
     """
     return all(_is_zero(group.get("lr")) for group in groups)
 

@@ -43,7 +43,7 @@ class DirectedStep:
         self._metric = metric
         self._tensor_metric = metric.as_tensors()
         self._schedule: schedule.Schedule | None = None
-        self._trace: diagnostics.Trace | None = None
+        self._last_step: diagnostics.StepRecord | None = None
         whole = groups_before_sharing()
         if whole is not None:
             make_plan(whole, scope, metric, metric)  # raises if there is nothing to direct on any rank
@@ -61,7 +61,7 @@ class DirectedStep:
         from riesz import untraced
 
         if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
-            self._trace, self._compiled = None, True
+            self._last_step, self._compiled = None, True
             self._traced.direct_(self._backend)
             return None
         if optimizer is not self.optimizer:
@@ -74,7 +74,7 @@ class DirectedStep:
         if not callable(closure):
             untraced.run(self._step_without_closure)
             return None
-        if not untraced.run(self._begins_with_closure):
+        if not untraced.run(self._enter_step_with_closure):
             return None
 
         # The gradients do not exist yet: direct them each time the closure has computed them.
@@ -97,12 +97,12 @@ class DirectedStep:
                 "on plain gradients: call step() without the closure"
             )
 
-    def _begins(self) -> bool:
+    def _enter_step(self) -> bool:
         """Whether this is the outermost step; if so, the schedule has set the metric for it."""
         if is_nested(self.optimizer):
             return False
         self._closure_pending = self._compiled = False
-        self._trace = None
+        self._last_step = None
         groups = self.optimizer.param_groups
         if self._schedule is not None and not schedule.only_creates_state(groups):
             step = schedule.step_count(groups)
@@ -112,14 +112,14 @@ class DirectedStep:
             schedule.count_step(groups, step, self._metric)
         return True
 
-    def _begins_with_closure(self) -> bool:
-        begins = self._begins()
-        self._closure_pending = begins or self._closure_pending
-        return begins
+    def _enter_step_with_closure(self) -> bool:
+        outermost = self._enter_step()
+        self._closure_pending = outermost or self._closure_pending
+        return outermost
 
     def _step_without_closure(self) -> None:
         # A step that evaluates its closure itself and calls its base's step without: the gradients are there now.
-        if self._begins() or self._closure_pending:
+        if self._enter_step() or self._closure_pending:
             self._direct()
 
     # -- the metric and the plan -----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class DirectedStep:
             self._use_plan(make_plan(groups, self._scope, metric, tensor_metric, self._is_share))
             self._tensor_metric = tensor_metric
         self._metric = metric
-        self._trace = None
+        self._last_step = None
 
     def _use_plan(self, plan: Plan) -> None:
         self._plan = plan
@@ -175,9 +175,9 @@ class DirectedStep:
     def _direct_by_slow_path(self) -> None:
         present = self._present()
         self._agree()
-        if self._trace is not None:
+        if self._last_step is not None:
             # The closure was evaluated before in this step. A gradient it did not compute again is directed already.
-            present = [(t, g) for t, g in present if not self._trace.left(g)]
+            present = [(t, g) for t, g in present if not self._last_step.already_directed(g)]
             if not present:
                 return
         # Plain gradients need no work: a schedule may end with them.
@@ -208,8 +208,8 @@ class DirectedStep:
             recorded += prepared.finish()
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
         self._report_overflow(directed)
-        trace = diagnostics.Trace.of(targets, directed, recorded if self.recording else None)
-        self._trace = trace if self._trace is None else self._trace.followed_by(trace)
+        record = diagnostics.StepRecord.of(targets, directed, recorded if self.recording else None)
+        self._last_step = record if self._last_step is None else self._last_step.merged_with(record)
 
     def _agree(self) -> None:
         """Once for a plan, and when collectives begin or end to be needed: raise on all ranks if theirs differ."""
@@ -228,7 +228,7 @@ class DirectedStep:
         The backend compares every gradient; it cannot know which parameter a gradient belongs to, so the optimizer's
         parameters must be the same objects under the same overrides.
         """
-        if not (self._fast_path.ready or self._prepared) or self.recording or self._trace is not None:
+        if not (self._fast_path.ready or self._prepared) or self.recording or self._last_step is not None:
             return False
         if not self._plan.same_parameters(self.optimizer.param_groups):
             return False
@@ -245,13 +245,13 @@ class DirectedStep:
                 self._prepared.finish()
             # A DTensor is written through its local part.
             parts = [gradient._local_tensor for gradient in gradients]
-            self._trace = diagnostics.Trace.of_shards(targets, gradients, parts)
+            self._last_step = diagnostics.StepRecord.of_shards(targets, gradients, parts)
         else:
             # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
             addresses = self._fast_path.direct_(gradients, self._metric)
             if not addresses:
                 return False
-            self._trace = diagnostics.Trace.of_plain(targets, gradients, addresses)
+            self._last_step = diagnostics.StepRecord.of_plain(targets, gradients, addresses)
         self._report_overflow(gradients)
         return True
 

@@ -43,8 +43,8 @@ SCALER_CODE = torch.amp.GradScaler.step.__code__
 def overflow_flags(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """Where to report an overflow in a fused step under a gradient scaler: set above 0, each of them; else empty.
 
-    The optimizer's own `found_inf` makes the step skip. It is a copy: the scale falls by those that the scaler keeps,
-    and the scaler is known to the stack alone.
+    The optimizer's own `found_inf` makes the step skip. It is a copy: the scaler lowers its
+    scale by flags of its own, and can be reached through the call stack only.
     """
     found_inf = getattr(optimizer, "found_inf", None)
     if not isinstance(found_inf, Tensor):

@@ -24,7 +24,8 @@ class TracedStep:
     """The targets of one plan, in the form that is traced."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, plan: Plan):
-        # A step of another's making may call its base's, which would run the hooks twice; the stack cannot be traced.
+        # A third-party step may call super().step(), which runs the hooks twice; the stack shows it, but cannot be
+        # traced.
         torchs_own = type(optimizer).__module__.startswith("torch.optim.")
         self._possible = torchs_own and not any(is_dtensor(target.parameter) for target in plan.targets)
         self._seen = [parameter for parameter, _ in plan.seen]

@@ -89,9 +89,11 @@ class ChannelDirected(Callback):
         self._detach()
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        # `trainer.save_checkpoint` after fitting: a schedule must resume from there too.
+        # `trainer.save_checkpoint` after fitting: a schedule must resume from there too. Some strategies gather the
+        # states on one rank, and have none on the others.
         for optimizer, state in zip(trainer.optimizers, checkpoint["optimizer_states"], strict=True):
-            state["param_groups"][0].update(self._schedule_state.get(id(optimizer), {}))
+            for group in state.get("param_groups", [])[:1]:
+                group.update(self._schedule_state.get(id(optimizer), {}))
 
     def _detach(self) -> None:
         self._logs = []

@@ -65,7 +65,7 @@ class Metric(Operator):
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
         """G f by running sums, for axes where neither a matrix product nor an FFT is fast."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs `smooth` on an axis of length {columns_ONI.shape[1]}")
 
     def mean_factor(self, n: int) -> float:
         """What G multiplies the mean of a column by."""

@@ -292,7 +292,7 @@ def agree(items: Sequence[Item], settings: object) -> None:
 
 
 def _work_by_watch(parts: Sequence[LocalPart]) -> dict[Watch, int]:
-    """What the ranks of each mesh must all have, should they wait for each other."""
+    """The work expected of all ranks of each mesh, which ranks that wait for each other compare."""
     by_watch: dict[Watch, list[LocalPart]] = {}
     for part in parts:
         by_watch.setdefault(watch_of(part.layout.mesh), []).append(part)
@@ -345,7 +345,7 @@ def _exchanges(parts: Sequence[LocalPart], backend: str, permuted: bool) -> list
 
 
 # -- partial gradients -------------------------------------------------------------------------------------------------
-# Linear as A is, each share of a sum could be directed by itself. Reduced first, the result is rounded as one process
+# A is linear, so each share of a sum could be directed by itself. Reduced first, the result is rounded as one process
 # rounds it, and what is not linear (the control "norm", diagnostics) sees the gradient and not its shares.
 
 

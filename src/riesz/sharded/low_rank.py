@@ -46,7 +46,7 @@ class Parabola:
     With m = lam n^2, the kernel at distance d is `(mean_factor + ((n^2 - 1)/12 - d (n - d)/2) / m) / n`. On a run, with
     u the row counted from its middle in units of n, the terms are 1, u and u^2 - mean(u^2). The last two do not depend
     on the run's mean, so they may be sent in float32 while the sum, which decides the mean, is sent in float64. But
-    what they add cancels against the run's own solution where frequencies are high, the more the longer the column is:
+    what they add cancels against the run's own solution where frequencies are high, more so for longer columns:
     see `LONG`.
     """
 

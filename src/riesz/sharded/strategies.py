@@ -219,7 +219,7 @@ class TransposingExchange(Exchange):
                 columns_NC = columns_NC.index_select(0, positions_N)
             pieces = torch.split(columns_NC, [view.shape[0] * view.shape[1] for view in views])
             torch._foreach_copy_(views, [piece.view(view.shape) for piece, view in zip(pieces, views, strict=True)])
-        # By another digest: a rank that was interrupted may be on its next way there.
+        # Another digest on the way back: a rank that was interrupted may have started its next way there.
         self._back.start(~self._token)
         self._back.finish(~self._token, lambda: describe(self._batches))
         for index, batch in enumerate(self._batches):

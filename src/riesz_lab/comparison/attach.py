@@ -88,7 +88,7 @@ class Attach:
         self.stepped = True
 
     def _check_selection(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
-        """What a metric could not be attached to is known in the plain trial, which comes first."""
+        """Attach in the plain trial too, which comes first: an unsuitable model fails before more is trained."""
         metric = riesz.ReweightedL2()
         attachment = optimizers.attach(replace(self.config, metric=str(metric)), optimizer, model)
         assert attachment is not None

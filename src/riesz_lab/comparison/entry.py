@@ -25,7 +25,7 @@ from riesz_lab.utils import atomic
 
 METRICS = ("reweighted-l2", "sobolev-tilde")
 TUNE_SEEDS = 3
-"""Where scores are smooth in the rate, a bad choice is half as often as with two; docs/report.md has the table."""
+"""Where scores are smooth in the rate, a bad choice is half as likely as with two; docs/report.md has the table."""
 
 
 def compare(

@@ -29,7 +29,7 @@ class Outlier:
 
 
 def find_outliers(table: SweepResult) -> list[Outlier]:
-    """Trials beyond `FAR` robust standard deviations, which are of all arms together, each about its median."""
+    """Trials more than `FAR` robust standard deviations from their arm's median; the deviation is pooled over arms."""
     scores = {
         label: {key: score for key, score in row.scores.items() if score is not None}
         for label, row in table.rows.items()

@@ -228,6 +228,6 @@ def span(dates: Sequence[str]) -> str:
 
 
 def seconds_of(row: Row) -> float:
-    """Of a user's loop as a whole, of the lab's loop by epoch."""
+    """Seconds that a row of timing covers: a whole trial of a user's loop, an epoch of the lab's."""
     steps = float(row.get("steps") or 0) * float(row.get("step_ms") or 0) / 1000
     return float(row.get("seconds") or steps + float(row.get("eval_seconds") or 0))

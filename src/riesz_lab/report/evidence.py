@@ -42,7 +42,7 @@ class ReportData:
 
     @cached_property
     def tables(self) -> list[SweepResult]:
-        # What was judged at every look, or at settings of each arm's own, is in no table of a fixed number of pairs.
+        # Trials of sequential or tuned comparisons are left out: a test for a fixed number of pairs would be invalid.
         arms = [(record, arm) for record in self.records.values() if not record.has_table for arm in record.arms]
         judged = {id_ for _, arm in arms for id_ in arm.trials}
         # A later call that stopped sooner leaves trials beyond its own: they were looked at one by one too.

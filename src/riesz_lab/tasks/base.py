@@ -81,7 +81,7 @@ class Task(ABC):
         return {}
 
     def collapsed(self, history: list[dict[str, Any]]) -> str | None:
-        """Why a finished trial is no success, judged by its rows; None if it is one."""
+        """Why a finished trial did not succeed, judged by its rows; None if it is one."""
         return None
 
     # -- shared by all tasks -------------------------------------------------------------------------------------------
