@@ -16,6 +16,7 @@ import torch
 import riesz
 from cases import LAYOUTS, OPERATORS, TOLERANCE, laid_out, random_operator, relative_error
 from kernel_oracle import EXTENDED, by_fft, in_extended_precision
+from riesz.backends import registry
 from riesz.backends.triton import direct, kernels, launch, verify
 from riesz.layout.axis import Axis, ColumnView
 from triton_interpreter import direct_all_, expected
@@ -186,12 +187,13 @@ def test_columns_too_long_for_one_program_go_to_eager_which_is_logged_once(caplo
     assert [record.message.count("eager serves longer ones") for record in caplog.records] == [1]
 
 
+@pytest.mark.filterwarnings("ignore:.*lru_cache")
 @pytest.mark.parametrize("kind", [None, 99], ids=["no compiled kernel", "a kernel in csrc alone"])
 def test_a_metric_without_a_kernel_goes_to_eager_which_is_logged_once(kind, caplog):
     class Other(riesz.ReweightedL2):
         native_kind = kind
 
-    direct._announce_no_kernel.cache_clear()
+    registry._announced.clear()
     parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in ((6, 4), (5, 3))]
     optimizer = torch.optim.SGD(parameters, lr=1.0)
     riesz.attach(optimizer, metric=Other(lam=0.5), layers="all", backend="triton")
@@ -206,6 +208,12 @@ def test_a_metric_without_a_kernel_goes_to_eager_which_is_logged_once(kind, capl
                 assert relative_error(parameter.grad, wanted) <= TOLERANCE[torch.float32]
     (record,) = caplog.records
     assert record.message == "backend 'triton' has no kernel for the metric Other; eager serves in its place"
+
+    # No compiler can trace a logger.
+    registry._announced.clear()
+    metric = Other(lam=0.5)
+    step = torch.compile(lambda g: riesz.precondition_(g, metric, backend="triton"), backend="eager", fullgraph=True)
+    assert step(torch.ones(6, 4)).unique().tolist() == [1.5]
 
 
 @pytest.mark.usefixtures("verified")

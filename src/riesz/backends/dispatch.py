@@ -46,6 +46,9 @@ class FastPathCache:
         self._fast_path = None
         if not gradients or any(gradient.numel() == 0 for gradient in gradients):
             return
+        # The guard of a path that is made in inference mode would let inference tensors through outside of it.
+        if torch.is_inference_mode_enabled():
+            return
         first = choose(name, columns[0].view)
         if first.fast_path is not None and all(choose(name, opened.view) is first for opened in columns):
             self._fast_path = first.fast_path(gradients, columns)

@@ -7,7 +7,8 @@ What a backend must offer:
 The metric's numbers may be 0-d tensors; a backend must not keep them from one call to the next.
 And what it may offer:
 - `fast_path(gradients, columns)`: None, or a function `(gradients, metric)` that directs a list like this one again
-  without opening it and returns the addresses it wrote; none, with nothing touched, if the list differs;
+  without opening it and returns the addresses it wrote; none, with nothing touched, if the list differs. It is called
+  with autograd on, so it must not write by operations that autograd records;
 - `note()`: None, or what a user should know of it although it is available.
 
 A new backend calls `register`. "auto" takes the first in `auto_order` that does not refuse and is available,
@@ -18,6 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from riesz._table import table
@@ -80,7 +82,7 @@ def choose(name: str, gradient: Tensor) -> Backend:
             reason = backend.missing_reason()
             if reason is None:
                 return backend
-            _announce(backend, reason)
+            announce(f"backend {backend.name!r} is missing, a slower one serves: {reason}")
         reasons.append(f"{backend.name}: {reason}")
     raise ValueError(
         f"no backend serves a gradient of shape {tuple(gradient.shape)} ({type(gradient).__name__}, {gradient.dtype}, "
@@ -88,11 +90,15 @@ def choose(name: str, gradient: Tensor) -> Backend:
     )
 
 
-def _announce(backend: Backend, reason: str) -> None:
-    # Logged, not warned: a strict filter for warnings must not turn a slower backend into an error.
-    if backend.name not in _announced:
-        _announced.add(backend.name)
-        logging.getLogger("riesz").warning("backend %r is missing, a slower one serves: %s", backend.name, reason)
+def announce(message: str) -> None:
+    """Log a message once.
+
+    Logged, not warned: a strict filter for warnings must not turn a slower backend into an error. Not while a step is
+    traced: a compiler would break its graph there, or refuse.
+    """
+    if message not in _announced and not torch.compiler.is_compiling():
+        _announced.add(message)
+        logging.getLogger("riesz").warning("%s", message)
 
 
 def _in_auto_order() -> list[Backend]:

@@ -28,9 +28,10 @@ _version = attrgetter("_version")
 def _writes(gradient: Tensor) -> tuple[int, int]:
     """How often a gradient was written to, and where it lies: assigning its `.data` counts as no write.
 
-    A DTensor is written through its local part, or by operations of its own, which the local part does not count.
+    Inference tensors count nothing. A DTensor is written through its local part, or by operations of its own, which the
+    local part does not count.
     """
-    version = gradient._version
+    version = 0 if gradient.is_inference() else gradient._version
     if is_dtensor(gradient):
         from riesz import sharded
 

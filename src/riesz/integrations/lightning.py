@@ -90,9 +90,10 @@ class ChannelDirected(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         # `trainer.save_checkpoint` after fitting: a schedule must resume from there too. Some strategies gather the
-        # states on one rank, and have none on the others.
-        for optimizer, state in zip(trainer.optimizers, checkpoint["optimizer_states"], strict=True):
-            for group in state.get("param_groups", [])[:1]:
+        # states on one rank, and have none on the others; other callbacks may have dropped them.
+        states = checkpoint.get("optimizer_states", ())
+        for optimizer, state in zip(trainer.optimizers, states, strict=False):
+            for group in state.get("param_groups", ())[:1]:
                 group.update(self._schedule_state.get(id(optimizer), {}))
 
     def _detach(self) -> None:

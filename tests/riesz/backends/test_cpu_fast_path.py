@@ -111,3 +111,20 @@ def test_the_hook_follows_parameters_that_are_swapped():
         for module in model:
             module.weight.grad = torch.randn_like(module.weight)
         steps_right(model, optimizer, METRIC)
+
+
+def test_a_path_of_inference_mode_does_not_let_an_inference_tensor_through():
+    parameter = torch.nn.Parameter(torch.zeros(4, 3))
+    optimizer = torch.optim.SGD([parameter], lr=0.0)
+    riesz.attach(optimizer, metric=METRIC, layers="all")
+    parameter.grad = torch.ones(4, 3)
+    with torch.inference_mode():
+        for _ in range(3):
+            optimizer.step()
+        parameter.grad = gradient = torch.ones(4, 3)
+        optimizer.step()
+        assert torch.equal(gradient, by_hand := METRIC.gradient(torch.ones(4, 3)))
+    parameter.grad = gradient
+    with pytest.raises(ValueError, match="inference"):
+        optimizer.step()
+    assert torch.equal(gradient, by_hand)

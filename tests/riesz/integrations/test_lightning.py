@@ -164,6 +164,14 @@ def test_a_schedule_continues_from_lightnings_checkpoint(saved_by, tmp_path):
     assert not all(map(torch.equal, whole.net.parameters(), by_hand().parameters()))
 
 
+def test_a_checkpoint_may_have_no_optimizer_states(tmp_path):
+    """Strategies that gather them on one rank have empty ones elsewhere; other callbacks drop them."""
+    callback = ChannelDirected(METRIC, schedule=riesz.schedule.warmup(9))
+    fit(module := Module(), callback, tmp_path, max_epochs=1)
+    for checkpoint in ({}, {"optimizer_states": []}, {"optimizer_states": [{}]}):
+        callback.on_save_checkpoint(module.trainer, module, checkpoint)
+
+
 def test_layers_are_logged_to_the_trainers_csv(tmp_path):
     module, callback = Module(), ChannelDirected(riesz.ReweightedL2(), log_every=4)
     trainer = lightning.Trainer(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from riesz.backends import opaque_operator
 from riesz.backends.eager import EAGER
+from riesz.backends.registry import announce
 from riesz.backends.triton import verify
 from riesz.backends.triton.kernels import KERNELS, Kernel
 from riesz.backends.triton.table import Table, geometry_of, kept_table, stream_of, upload
@@ -51,29 +51,17 @@ def numbers_of(metric: Operator) -> Numbers:
 def serves(columns: ColumnView, metric: Operator) -> bool:
     """Whether there is a kernel for these columns."""
     if kernel_of(metric) is None:
-        _announce_no_kernel(type(metric).__name__)
+        announce(f"backend 'triton' has no kernel for the metric {type(metric).__name__}; eager serves in its place")
         return False
     if metric.mixes_columns:
         return not (columns.outer == columns.blocks and columns.inner == 1)  # nothing to average over
     if columns.length > LONGEST_COLUMN and metric.native_kind != IDENTITY:
-        _announce_long_columns()
+        announce(
+            f"backend 'triton' takes columns of at most {LONGEST_COLUMN} rows; eager serves longer ones, such as "
+            "rasterized weights"
+        )
         return False
     return True
-
-
-@lru_cache(maxsize=16)
-def _announce_no_kernel(metric: str) -> None:
-    logging.getLogger("riesz").warning(
-        "backend 'triton' has no kernel for the metric %s; eager serves in its place", metric
-    )
-
-
-@lru_cache(maxsize=1)
-def _announce_long_columns() -> None:
-    logging.getLogger("riesz").warning(
-        "backend 'triton' takes columns of at most %d rows; eager serves longer ones, such as rasterized weights",
-        LONGEST_COLUMN,
-    )
 
 
 def direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
