@@ -118,7 +118,7 @@ def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
         lead = (
             f"{on} Fashion-MNIST by the paper's protocol, the mean differences to SGD lie between"
             f" {min(differences):+.2f} and {max(differences):+.2f} points"
-            f" ({min(pairs)} to {max(pairs)} pairs for each setting)."
+            f" ({' to '.join(map(str, sorted({min(pairs), max(pairs)})))} pairs for each setting)."
         )
     hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
     return [
