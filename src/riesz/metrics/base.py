@@ -64,8 +64,10 @@ class Metric(Operator):
         return None
 
     def smooth(self, columns_ONI: Tensor) -> Tensor:
-        """G f by running sums, for axes where neither a matrix product nor an FFT is fast."""
-        raise NotImplementedError(f"{type(self).__name__} needs `smooth` on an axis of length {columns_ONI.shape[1]}")
+        """G f on axes where neither a matrix product nor an FFT is fast: by running sums in metrics that have them."""
+        n = columns_ONI.shape[1]
+        symbol_F = self.smoothing_symbol(n, circulant.waves(n, columns_ONI.device))
+        return circulant.apart_from_mean(columns_ONI, symbol_F, circulant.by_fft)
 
     def mean_factor(self, n: int) -> float:
         """What G multiplies the mean of a column by."""

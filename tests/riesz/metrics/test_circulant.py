@@ -120,3 +120,16 @@ def test_tables_made_for_fake_tensors_or_inference_do_not_outlive_them():
     f = torch.randn(47, requires_grad=True)
     riesz.Sobolev().gradient(f).sum().backward()
     assert f.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_metric_without_running_sums_is_exact_where_the_others_use_them(dtype):
+    class Plain(riesz.Sobolev):
+        smooth = riesz.Metric.smooth
+
+    n = 2053  # prime
+    columns_ONI = torch.randn(1, n, 3, dtype=dtype)
+    assert circulant.strategy(columns_ONI) == "sums"
+    metric = Plain(0.2, blend=0.5)
+    wanted = dense(riesz.Sobolev(0.2, blend=0.5), n) @ columns_ONI.double()
+    assert relative_error(metric.direct(columns_ONI), wanted) <= TOLERANCE[dtype]
