@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.sweeps import Arm, SweepResult
 
-Method = tuple[str, str]
-"""Recipe and rates, and metric."""
+Layers = Mapping[Hashable, list[dict[str, Any]]]
+"""The layers of an arm's trials by seed, as evidence.collect stores them."""
 
-Layers = Mapping[int, list[dict[str, Any]]]
-"""The layers of a method's trials by seed, as evidence.collect stores them."""
+Arms = Mapping[str, tuple[Arm, Layers]]
+"""The arms of a sweep, by label."""
 
 QUANTITIES = {"level": "correlation of all filters", "order": "correlation of neighbours beyond it"}
 
@@ -35,59 +36,68 @@ HEADER = (
     " on average in random order of the channels. Trials of one seed start from the same weights, so both are compared"
     " with those of SGD seed by seed, with 95% intervals; verdicts are Holm-corrected.",
     "",
-    "| trials | metric | seeds | level | level minus SGD's | order | order minus SGD's |",
+    "| sweep | arm | seeds | level | level minus SGD's | order | order minus SGD's |",
     "| --- | --- | --- | --- | --- | --- | --- |",
 )
 
 
-def by_method(trials: Path) -> dict[Method, Layers]:
-    """The layers along the output channels."""
-    methods: dict[Method, dict[int, list[dict[str, Any]]]] = {}
-    for file in sorted(trials.glob("*/*/regularity.json")):
-        config = json.loads((file.parent / "config.json").read_text())
-        layers = [layer for layer in json.loads(file.read_text()) if layer["direction"] == "output"]
-        setting = "{recipe}, batch {batch_size}, rate {lr:g}, momentum {momentum:g}".format_map(config)
-        methods.setdefault((setting, config["metric"]), {})[config["seed"]] = layers
-    return dict(methods)
+def measure(tables: Iterable[SweepResult]) -> dict[str, Arms]:
+    """The layers along the output channels, by sweep."""
+    return {
+        table.sweep.name.removeprefix("evidence-"): {
+            label: (row.arm, {seed: of_seed for seed, trial in row.trials.items() if (of_seed := _layers(trial.path))})
+            for label, row in table.rows.items()
+        }
+        for table in tables
+    }
 
 
-def compare(measured: Mapping[Method, Layers]) -> dict[tuple[Method, str], Comparison]:
-    """Level and order of each method against those of SGD under the same settings, by seed."""
+def _layers(trial: Path) -> list[dict[str, Any]]:
+    """None of a trial that diverged."""
+    file = trial / "regularity.json"
+    stored = json.loads(file.read_text()) if file.exists() else []
+    return [layer for layer in stored if layer["direction"] == "output"]
+
+
+def compare(measured: Mapping[str, Arms]) -> dict[tuple[str, str, str], Comparison]:
+    """By sweep, arm and quantity: each metric against its baseline, by seed."""
     return holm(
         {
-            (method, quantity): paired(
-                _means(measured.get((method[0], "identity"), {}), quantity), _means(layers, quantity), margin=MARGIN
+            (name, label, quantity): paired(
+                _means(arms[arm.baseline][1], quantity), _means(layers, quantity), margin=MARGIN
             )
-            for method, layers in measured.items()
-            if method[1] != "identity"
+            for name, arms in measured.items()
+            for label, (arm, layers) in arms.items()
+            if arm.baseline is not None and arm.config.metric != "identity"
             for quantity in QUANTITIES
         }
     )
 
 
-def verdict(measured: Mapping[Method, Layers]) -> str:
+def verdict(measured: Mapping[str, Arms]) -> str:
     """How many comparisons with SGD came out which way."""
     compared = compare(measured)
     parts = []
     for quantity, meaning in QUANTITIES.items():
-        verdicts = [_word(comparison) for (_, name), comparison in compared.items() if name == quantity]
+        verdicts = [_word(one) for (_, _, name), one in compared.items() if name == quantity and one.n]
         counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
         parts.append(f"{meaning} against SGD's: {counts or 'none'}")
     return "<br>".join(parts)
 
 
-def section(measured: Mapping[Method, Layers]) -> list[str]:
-    """The table of the page."""
-    if not measured:
-        return []
+def section(measured: Mapping[str, Arms]) -> list[str]:
+    """The table of the page, of the arms that have trials."""
     compared = compare(measured)
     lines = [*HEADER]
-    for method, layers in measured.items():
-        cells = [*method, str(len(layers))]
-        for quantity in QUANTITIES:
-            cells.append(f"{statistics.fmean(_means(layers, quantity).values()):+.4f}")
-            cells.append(_cell(compared.get((method, quantity))))
-        lines.append(f"| {' | '.join(cells)} |")
+    for name, arms in measured.items():
+        for label, (_, layers) in arms.items():
+            if not layers:
+                continue
+            cells = [name, label, str(len(layers))]
+            for quantity in QUANTITIES:
+                cells.append(f"{statistics.fmean(_means(layers, quantity).values()):+.4f}")
+                cells.append(_cell(compared.get((name, label, quantity))))
+            lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 
 
@@ -103,6 +113,6 @@ def _word(comparison: Comparison) -> str:
     return WORDS.get(comparison.verdict, comparison.verdict)
 
 
-def _means(layers: Layers, quantity: str) -> dict[int, float]:
+def _means(layers: Layers, quantity: str) -> dict[Hashable, float]:
     """By seed, the mean over layers."""
     return {seed: statistics.fmean(layer[quantity] for layer in of_seed) for seed, of_seed in layers.items()}

@@ -13,6 +13,7 @@ from evidence import page, regularity, reproduce, sweeps
 from evidence.collect import collect
 
 from riesz_lab.store import Store
+from riesz_lab.sweeps import results
 from stored import store_trial
 
 
@@ -66,17 +67,22 @@ def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():
         assert by_label[label] in text
 
 
-def test_regularity_is_compared_with_sgd_of_the_same_seed_and_settings(tmp_path):
-    base = sweeps.lambda_fashion().arms[0].config
+def test_regularity_is_compared_with_the_baseline_of_the_same_seed(tmp_path):
+    sweep = sweeps.lambda_fashion()
+    sgd, method = sweep["SGD (lam = 0)"], sweep["ReweightedL2 lam = 5"]
     for seed, drift in enumerate((0.0, 0.3, -0.2, 0.1)):  # initial weights differ by seed far more than methods do
-        for config, order in ((base, 0.0), (replace(base, metric="sobolev"), 0.05), (replace(base, momentum=0.0), 9.0)):
+        others = (replace(method.config, control="norm"), 5.0), (replace(method.config, hold_out=1000), 9.0)
+        for config, order in ((sgd.config, 0.0), (method.config, 0.05), *others):
             path = store_trial(tmp_path, replace(config, seed=seed))
-            layer = {"direction": "output", "order": drift + order + 0.001 * seed * bool(order), "level": 0.0}
+            layer = {"direction": "output", "order": drift + order + 0.0001 * seed * bool(order), "level": 0.0}
             (path / "regularity.json").write_text(json.dumps([layer]))
-    compared = regularity.compare(regularity.by_method(tmp_path))
-    (order,) = (comparison for (_, quantity), comparison in compared.items() if quantity == "order")
-    assert order.verdict == "better"
-    assert order.difference == pytest.approx(0.0515)
+    diverged = store_trial(tmp_path, replace(method.config, seed=4))
+    (diverged / "regularity.json").write_text("[]")
+    compared = regularity.compare(regularity.measure([results(sweep, Store(tmp_path))]))
+    order = compared["lambda-fashion", method.label, "order"]
+    assert (order.n, order.verdict) == (4, "better")
+    assert order.difference == pytest.approx(0.05015)
+    assert order.family == 12
 
 
 def test_collecting_takes_complete_trials_once_and_leaves_weights(tmp_path):
