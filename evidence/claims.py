@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evidence import sweeps
+from evidence.conclusions import Tables, by_outcome, explained_by, small_batches
 from riesz_lab.report.published import published
 from riesz_lab.sweeps import Sweep
 
@@ -18,11 +19,13 @@ class Claim:
         claim: what the paper says, in a sentence.
         tested: what was run, and how it differs from the paper's experiment.
         sweep: the trials.
+        conclude: what the protocol concludes from them, once they are complete.
     """
 
     claim: str
     tested: str
     sweep: Callable[[], Sweep]
+    conclude: Callable[[Tables], list[str]]
 
 
 def _published_gains(batch: int) -> str:
@@ -38,26 +41,31 @@ CLAIMS = (
         "The paper's network, data, epochs and number of seeds, at lam 1, 5 and 20; momentum 0.9 and weight decay 5e-4,"
         " which it does not print.",
         sweeps.lambda_fashion,
+        by_outcome(sweeps.lambda_fashion),
     ),
     Claim(
         "The same on MNIST.",
         "As above.",
         sweeps.lambda_mnist,
+        by_outcome(sweeps.lambda_mnist),
     ),
     Claim(
         "The same on Fashion-MNIST, if the paper used plain SGD.",
         "No momentum, no weight decay; 3 seeds.",
         sweeps.plain_sgd,
+        by_outcome(sweeps.plain_sgd),
     ),
     Claim(
         "The gain comes from the metric and not from a longer step.",
         "The same trials, each method against plain SGD whose step along the mean is as long.",
         sweeps.plain_sgd_matched,
+        explained_by(sweeps.plain_sgd, sweeps.plain_sgd_matched, "step length"),
     ),
     Claim(
         "The gain comes from the metric and not from the learning rate (the paper tunes none).",
         "Fashion-MNIST at lam 1, every arm at its best rate of one grid, chosen on held-out images.",
         sweeps.tuned_fashion,
+        explained_by(sweeps.lambda_fashion, sweeps.tuned_fashion, "a matter of the rate"),
     ),
     Claim(
         "Small batches gain most. On CIFAR-10 with ResNet-56 and a rate of 0.1:"
@@ -65,6 +73,7 @@ CLAIMS = (
         "ResNet-20, 10,000 training images (JPEG copies), 12 epochs, three rates for each batch size; the paper: 50,000"
         " images, 240 epochs.",
         sweeps.regimes,
+        small_batches,
     ),
 )
 

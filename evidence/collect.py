@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from evidence.page import TRIALS
+from evidence import TRIALS
 from riesz_lab.inspection import inspect
 from riesz_lab.store import Store, StoredTrial
 

@@ -9,46 +9,32 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from evidence import regularity, sweeps
+from evidence import TRIALS, regularity, sweeps
 from evidence.claims import CLAIMS, NOT_TESTED, REGULARITY, Claim
-from riesz_lab.errors import ConfigError
+from evidence.conclusions import metrics, small_batches
+from evidence.controls import all_controls
+from evidence.tables import is_decided, tables
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
 from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store
-from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep, tuning
+from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep
 
 ROOT = Path(__file__).parents[1]
-TRIALS = ROOT / "evidence" / "trials"
 DOCS = ROOT / "docs"
-
-TUNING = tuning.Tuning(factors=sweeps.LR_FACTORS)
 
 PICTURES = {"evidence-lambda-fashion": "evidence-lambda.svg", "evidence-regimes": "evidence-regimes.svg"}
 """The figure of a sweep's section; that of lam has a panel for each dataset."""
 
 
-def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
-    """The table of each claim's sweep, by its name; the tuned one at the rates that were chosen, once they are."""
-    store = Store(trials)
-    by_name = {}
-    for claim in CLAIMS:
-        asked = run = claim.sweep()
-        if claim.sweep is sweeps.tuned_fashion:
-            try:
-                run = tuning.tuned(asked, tuning.choices(asked, TUNING, store))
-            except ConfigError:  # its tuning trials are not complete
-                run = tuning.search(asked, TUNING)
-        by_name[asked.name] = results(run, store)
-    return by_name
-
-
 def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
-    by_name = tables(trials)
+    by_name, store = tables(trials), Store(trials)
+    by_name |= {one.name: results(one, store) for one in all_controls(by_name)}
     lambdas = [by_name["evidence-lambda-fashion"], by_name["evidence-lambda-mnist"]]
     figures = {
         "evidence-lambda.svg": lambda_figure(lambdas),
@@ -75,7 +61,7 @@ def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> 
         "",
         "| claim of the paper | what was run here | trials | verdict |",
         "| --- | --- | --- | --- |",
-        *(_claim(claim, by_name[claim.sweep().name]) for claim in CLAIMS),
+        *(_claim(claim, by_name) for claim in CLAIMS),
         _regularity(by_name, regularity.verdict(measured)),
         "",
         "## Results",
@@ -107,38 +93,44 @@ def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
     """Five sentences."""
     planned = {config.id for table in by_name.values() for config in table.sweep.all_configs()}
     complete = {trial.config.id for trial in Store(trials).trials if trial.result is not None} & planned
-    decided = {name: table for name, table in by_name.items() if _is_decided(table)}
-    verdicts = [c.verdict for table in decided.values() for c in table.comparisons.values()]
-    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)) or "none yet"
-    fashion = [c for c in by_name["evidence-lambda-fashion"].comparisons.values() if c.n]
-    lead = "No pair of trials is complete yet."
-    on = "On" if "evidence-lambda-fashion" in decided else "A first look, not a verdict: on"
-    if fashion:
-        differences, pairs = [100 * c.difference for c in fashion], [c.n for c in fashion]
-        lead = (
-            f"{on} Fashion-MNIST by the paper's protocol, the mean differences to SGD lie between"
-            f" {min(differences):+.2f} and {max(differences):+.2f} points"
-            f" ({' to '.join(map(str, sorted({min(pairs), max(pairs)})))} pairs for each setting)."
-        )
     hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
+    decided = [table for table in by_name.values() if is_decided(table)]
+    counted = _counts(row for table in decided for row in metrics(table))
+    small = "Whether small batches gain most on CIFAR-10 is not decided: its trials are not complete."
+    if is_decided(by_name["evidence-regimes"]):
+        small = f"Small batches on CIFAR-10: {'; '.join(small_batches(by_name))}."
     return [
         f"{len(complete)} of {len(planned)} planned trials are complete, after {hours:.1f} hours of training.",
-        f"{len(decided)} of {len(by_name)} sweeps are complete; their verdicts: {counted}.",
-        lead,
-        "Whether small batches gain most on CIFAR-10 is "
-        + ("answered below." if "evidence-regimes" in decided else "not decided: its trials are not complete."),
+        f"{len(decided)} of {len(by_name)} sweeps are complete; verdicts on the metrics in them: {counted}.",
+        _lead(by_name["evidence-lambda-fashion"]),
+        small,
         "The paper's networks at full scale, its segmentation and its image synthesis were not trained here.",
     ]
 
 
+def _lead(table: SweepResult) -> str:
+    """On the one experiment that was run as the paper did."""
+    compared = [row.comparison for row in metrics(table) if row.comparison and row.comparison.n]
+    if not compared:
+        return "No pair of trials is complete yet."
+    differences, pairs = [100 * c.difference for c in compared], [c.n for c in compared]
+    on, verdicts = "A first look, not a verdict: on", ""
+    if is_decided(table):
+        on, verdicts = "On", f"verdicts: {_counts(metrics(table))}; "
+    return (
+        f"{on} Fashion-MNIST by the paper's protocol, {verdicts}the mean differences to SGD lie between"
+        f" {min(differences):+.2f} and {max(differences):+.2f} points"
+        f" ({' to '.join(map(str, sorted({min(pairs), max(pairs)})))} pairs for each setting)."
+    )
+
+
+def _counts(rows: Iterable[ArmResult]) -> str:
+    verdicts = [row.comparison.verdict for row in rows if row.comparison]
+    return ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)) or "none yet"
+
+
 def _count(table: SweepResult) -> tuple[int, int]:
     return sum(len(row.scores) for row in table.rows.values()), sum(row.wanted for row in table.rows.values())
-
-
-def _is_decided(table: SweepResult) -> bool:
-    """Whether all trials are there; trials that tune compare nothing."""
-    done, wanted = _count(table)
-    return done == wanted and bool(table.comparisons)
 
 
 def _hours(timing: Path) -> float:
@@ -147,17 +139,11 @@ def _hours(timing: Path) -> float:
     return float(seconds) / 3600
 
 
-def _claim(claim: Claim, table: SweepResult) -> str:
+def _claim(claim: Claim, by_name: dict[str, SweepResult]) -> str:
+    table = by_name[claim.sweep().name]
     done, wanted = _count(table)
-    verdict = "not decided: trials are missing"
-    if _is_decided(table):
-        verdict = "<br>".join(f"{label}: {_verdict(c)}" for label, c in table.comparisons.items())
+    verdict = "<br>".join(claim.conclude(by_name)) if is_decided(table) else "not decided: trials are missing"
     return f"| {claim.claim} | {claim.tested} | {done} of {wanted} | {verdict} |"
-
-
-def _verdict(comparison: Comparison) -> str:
-    interval = f" ({_interval(comparison)})" if comparison.interval else ""
-    return ", ".join(filter(None, (comparison.verdict, _difference(comparison)))) + interval
 
 
 def _weighed(by_name: dict[str, SweepResult]) -> list[SweepResult]:
@@ -169,7 +155,7 @@ def _weighed(by_name: dict[str, SweepResult]) -> list[SweepResult]:
 def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
     run = _weighed(by_name)
     done, wanted = map(sum, zip(*map(_count, run), strict=True))
-    look = "" if all(map(_is_decided, run)) else "not decided: trials are missing. A first look:<br>"
+    look = "" if all(map(is_decided, run)) else "not decided: trials are missing. A first look:<br>"
     tested = f"The trained weights of {len(run)} sweeps above, against those of SGD with the same seed."
     return f"| {REGULARITY} | {tested} | {done} of {wanted} | {look}{seen} |"
 
@@ -184,7 +170,7 @@ def _section(name: str, table: SweepResult, pictures: set[str]) -> list[str]:
     lines += ["| arm | trials | mean ± sd, % | difference | 95% interval |", "| --- | --- | --- | --- | --- |"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")
-    if not _is_decided(table):
+    if not is_decided(table):
         lines += ["Trials are missing: what follows is a first look, not a verdict.", ""]
     lines += [f"- {sentence}" for sentence in table.sentences]
     return [*lines, ""]

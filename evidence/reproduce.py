@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from evidence.page import TRIALS
+from evidence import TRIALS
 from riesz_lab import train
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.training import progress

@@ -58,7 +58,7 @@ def format_comparisons(comparisons: SweepResult, rates: Rates | None = None, not
         head = (*head, "lr")
         rows = [[*row, f"{rates[label].rate:g}"] for row, label in zip(rows, comparisons.rows, strict=True)]
     lines = [plain_table(head, rows, right=range(2, len(head))), f"{table.note} p is that of the paired t test."]
-    if any(len(row.scores) < row.wanted for row in comparisons.rows.values()):
+    if not comparisons.complete:
         lines.append("Not complete. Stopping as soon as a claim appears makes false claims more likely.")
     lines += [*notes, *_spread_sources(comparisons), "", *comparisons.sentences]
     return printable("\n".join(lines), keep="\n")

@@ -40,6 +40,11 @@ class SweepResult:
     percent: bool  # whether scores are fractions that are printed in percent
     rows: dict[str, ArmResult]  # one per arm, by label
 
+    @property
+    def complete(self) -> bool:
+        """Whether all trials that the sweep asks for are there."""
+        return all(len(row.scores) == row.wanted for row in self.rows.values())
+
     def paired(self, baseline: Scores, method: Scores, margin: float) -> Comparison:
         """Other scores of this sweep, compared as its own are."""
         sense = {"higher_is_better": self.higher_is_better, "percent": self.percent}

@@ -78,7 +78,7 @@ def regime_maps(table: SweepResult) -> list[RegimeMap]:
         else:
             name = type(riesz.metric(row.arm.config.metric)).__name__
             directed.setdefault(name, {})[cell] = row
-    best = {size: _best(table, plain, size) for size in {size for size, _ in plain}}
+    best = {size: best_rate(table, size) for size, _ in plain}
     same = {(name, cell): row.comparison for name, rows in directed.items() for cell, row in rows.items()}
     to_best = {
         (name, cell): table.paired(plain[cell[0], rate].scores, row.scores, table.sweep.margin)
@@ -97,12 +97,17 @@ def regime_maps(table: SweepResult) -> list[RegimeMap]:
     return maps
 
 
-def _best(table: SweepResult, plain: Mapping[Cell, ArmResult], size: int) -> float | None:
+def best_rate(table: SweepResult, size: int) -> float | None:
     """The rate at which the plain optimizer scores best for a batch size; a rate with a failed trial does not count."""
     means = {}
-    for (batch, rate), row in plain.items():
-        if batch == size and row.scores and len(row.finite) == len(row.scores):
-            means[rate] = statistics.fmean(row.finite)
+    for row in table.rows.values():
+        config = row.arm.config
+        if (
+            (config.metric, config.batch_size) == ("identity", size)
+            and row.scores
+            and len(row.finite) == len(row.scores)
+        ):
+            means[config.lr] = statistics.fmean(row.finite)
     if not means:
         return None
     return (max if table.higher_is_better else min)(means, key=lambda rate: means[rate])

@@ -1,0 +1,88 @@
+"""Question 4 of the protocol: the arms of a complete sweep that differ from their baseline, with controls.
+
+    riesz sweep evidence.controls:lambda_fashion
+
+Which arms these are is read from the stored trials. With the gradient's norm kept, an arm is compared with its
+baseline: does the difference survive without the longer step? With the channels permuted, it is compared with the arm
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import riesz
+from evidence import TRIALS, sweeps
+from evidence.tables import is_decided, tables
+from riesz_lab.errors import ConfigError
+from riesz_lab.sweeps import Arm, Sweep, SweepResult
+
+CONTROLLED = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.tuned_fashion, sweeps.regimes)
+"""Not `plain_sgd_matched`, which is a control itself."""
+
+
+def all_controls(by_name: Mapping[str, SweepResult]) -> Iterator[Sweep]:
+    """The controls of every decided sweep in which a metric differs."""
+    for name in (make().name for make in CONTROLLED):
+        if is_decided(by_name[name]) and (found := controls(name, by_name[name])):
+            yield found
+
+
+def controls(name: str, table: SweepResult) -> Sweep | None:
+    """The controls of a sweep; None if no metric differs."""
+    differing = [
+        table.sweep[label]
+        for label, comparison in table.comparisons.items()
+        if comparison.verdict in ("better", "worse") and table.sweep[label].config.metric != "identity"
+    ]
+    if not differing:
+        return None
+    arms = {arm.label: arm for one in differing for arm in _controlled(table.sweep, one)}
+    return replace(
+        table.sweep,
+        name=f"{name}-controls",
+        about="what differs, with the norm of the gradient kept and with the channels in random order",
+        reproduces="no such controls",
+        arms=tuple(arms.values()),
+    )
+
+
+def _controlled(sweep: Sweep, arm: Arm) -> Iterator[Arm]:
+    assert arm.baseline is not None
+    yield sweep[arm.baseline]
+    yield replace(arm, baseline=None)  # it is compared in its own sweep
+    yield Arm(f"{arm.label}, norm kept", replace(arm.config, control="norm"), arm.baseline)
+    if not isinstance(riesz.metric(arm.config.metric), riesz.ReweightedL2):  # does not depend on channel order
+        yield Arm(f"{arm.label}, channels permuted", replace(arm.config, control="permuted"), arm.label)
+
+
+def lambda_fashion() -> Sweep:
+    return _stored(sweeps.lambda_fashion().name)
+
+
+def lambda_mnist() -> Sweep:
+    return _stored(sweeps.lambda_mnist().name)
+
+
+def plain_sgd() -> Sweep:
+    return _stored(sweeps.plain_sgd().name)
+
+
+def tuned_fashion() -> Sweep:
+    return _stored(sweeps.tuned_fashion().name)
+
+
+def regimes() -> Sweep:
+    return _stored(sweeps.regimes().name)
+
+
+def _stored(name: str, trials: Path = TRIALS) -> Sweep:
+    table = tables(trials)[name]
+    if not is_decided(table):
+        raise ConfigError(f"{name}: controls are chosen once all of its trials are complete, and some are missing")
+    found = controls(name, table)
+    if found is None:
+        raise ConfigError(f"{name}: no metric differs from its baseline, so there is nothing to control")
+    return found
