@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -41,6 +42,18 @@ def compare(stored: StoredTrial, repeated: StoredTrial, siblings: list[StoredTri
     return agrees, f"not bit for bit; {b:.4f} against {a:.4f}, {word} {SPREADS:g} standard deviations ({spread:.4f})"
 
 
+def _environments(trial: StoredTrial) -> list[dict[str, Any]]:
+    """One for each time that the trial was started or continued."""
+    environments: list[dict[str, Any]] = json.loads((trial.path / "environment.json").read_text())
+    return environments
+
+
+def _machines(trial: StoredTrial) -> str:
+    """Processors and torch releases, which bits depend on."""
+    machines = (f"{one['cpu']} with torch {one['packages']['torch']}" for one in _environments(trial))
+    return " and ".join(dict.fromkeys(machines))
+
+
 def main(identifier: str) -> int:
     trials = Store(TRIALS).trials
     match = [trial for trial in trials if trial.config.id == identifier]
@@ -48,14 +61,14 @@ def main(identifier: str) -> int:
         print(f"trial {identifier!r}: expected one of the {len(trials)} ids in {TRIALS}", file=sys.stderr)
         return 2
     stored = match[0]
-    environment = json.loads((stored.path / "environment.json").read_text())[-1]
-    torch.set_num_threads(environment["threads"])
+    torch.set_num_threads(_environments(stored)[-1]["threads"])
     with tempfile.TemporaryDirectory() as folder:
         train(stored.config, runs=Path(folder), show=progress.make("plain", identifier))
         repeated = next(trial for trial in Store(folder).trials if trial.config.id == identifier)
         siblings = [trial for trial in trials if trial.config.group == stored.config.group]
         agrees, how = compare(stored, repeated, siblings)
-    print(f"{identifier}: {how}")
+        there, here = _machines(stored), _machines(repeated)
+    print(f"{identifier}: {how}" + (f". Stored on {there}; repeated on {here}" if there != here else ""))
     return 0 if agrees else 1
 
 
