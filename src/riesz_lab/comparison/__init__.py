@@ -15,7 +15,11 @@ rounds      seeds for all arms: a fixed number, or until a conclusion holds
 margin      the largest difference that does not matter
 outliers    trials far from all others
 entry       `compare` itself: check, tune, run, answer
-answer      the result, and its words in `wording`
+answer      the result
+conclusions its sentence on every arm
+remarks     its warnings, and how it came about
+next_steps  what to do now
+planning    how many pairs a conclusion takes
 record      the answer on disk
 """
 

@@ -3,7 +3,7 @@
 import html
 from dataclasses import dataclass, field
 
-from riesz_lab.comparison import wording
+from riesz_lab.comparison import conclusions, next_steps, remarks
 from riesz_lab.comparison.outliers import Outlier, find_outliers
 from riesz_lab.comparison.planning import Plan
 from riesz_lab.comparison.rounds import SequentialResult
@@ -47,22 +47,22 @@ class Answer(SweepResult):
     @property
     def answers(self) -> list[str]:
         """One sentence per arm: does it help, by how much, how sure."""
-        return wording.answers(self)
+        return conclusions.answers(self)
 
     @property
     def warnings(self) -> list[str]:
         """What a reader must know before believing the answer."""
-        return wording.warnings(self)
+        return remarks.warnings(self)
 
     @property
     def next_steps(self) -> list[str]:
         """What to do now: a line of code, or a command."""
-        return wording.next_steps(self)
+        return next_steps.next_steps(self)
 
     @property
     def notes(self) -> list[str]:
         """How the answer came about: rates, tuning and its cost, stored trials."""
-        return wording.notes(self)
+        return remarks.notes(self)
 
     @property
     def text(self) -> str:

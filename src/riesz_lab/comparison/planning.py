@@ -1,12 +1,16 @@
-"""After a pilot: how many pairs would show the margin, and what they would take here."""
+"""How many pairs a conclusion takes, by those so far, and what they would take here."""
 
 from dataclasses import dataclass
 
 from scipy import stats
 
-from riesz_lab.statistics.sequential import Sequential, pairs_needed
+from riesz_lab.statistics.sequential import Sequential, pairs_needed, pairs_to_decide
+from riesz_lab.statistics.verdict import LEAST_PAIRS
 
 PILOT = 3
+FEW_PAIRS = 10
+"""For a first estimate of mean and spread."""
+
 POWER = 0.8
 MOST = 2000
 
@@ -56,3 +60,17 @@ def fixed_pairs(effect: float, alpha: float) -> int | None:
         if shift > critical + 6 or stats.nct.sf(critical, n - 1, shift) >= POWER:
             return n
     return None
+
+
+def pairs_to_conclude(judged: Sequential) -> int | None:
+    """Pairs in all that would decide it, by the mean and the spread of those so far."""
+    if judged.n < LEAST_PAIRS or not judged.spread > 0:  # unknown so far
+        return FEW_PAIRS if judged.n < FEW_PAIRS else None
+    effect, margin = (float(f"{each / judged.spread:.3g}") for each in (judged.difference, judged.margin))
+    return pairs_to_decide(judged.n, effect, margin, judged.alpha)
+
+
+def duration(hours: float) -> str:
+    if hours >= 1:
+        return f"about {hours:.1f} hours"
+    return "about a minute" if (minutes := round(60 * hours)) < 2 else f"about {minutes} minutes"

@@ -10,7 +10,7 @@ from torch import nn
 import riesz
 import riesz_lab
 from riesz_lab import cli
-from riesz_lab.comparison.wording import attach_line
+from riesz_lab.comparison.next_steps import attach_line
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.statistics import adjusted

@@ -10,8 +10,7 @@ from torch import nn
 import riesz
 import riesz_lab
 from riesz_lab.comparison.margin import read_margin
-from riesz_lab.comparison.planning import fixed_pairs, make_plan
-from riesz_lab.comparison.wording import _duration
+from riesz_lab.comparison.planning import duration, fixed_pairs, make_plan
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.evidence import ReportData
 from riesz_lab.statistics.sequential import pairs_needed, sequential
@@ -307,7 +306,7 @@ def test_a_plan_counts_workers_and_says_the_time_in_words():
     pilot = {"SobolevTilde": sequential([0.1, -0.1, 0.05], margin=0.1)}
     alone, two = (make_plan(pilot, 600.0, workers).arms["SobolevTilde"].hours for workers in (1, 2))
     assert alone == pytest.approx(2 * two)
-    assert [_duration(hours) for hours in (0.001, 0.2, 2.0)] == [
+    assert [duration(hours) for hours in (0.001, 0.2, 2.0)] == [
         "about a minute",
         "about 12 minutes",
         "about 2.0 hours",
