@@ -82,7 +82,7 @@ class Options:
     tune_seeds: int = 3  # trials per arm and value of a tuned setting.
     until_sure: bool = False  # add seeds until every arm has a conclusion, up to the budget.
     budget: int = 50  # the most seeds of --until-sure.
-    plan: bool = False  # run three seeds and say how many would be needed.
+    plan: bool = False  # run three seeds, or take all that are stored, and say how many would be needed.
     fresh: bool = False  # train stored trials anew.
 
     # passes over the training data. This and the next three are for build(), which the lab's loop trains.

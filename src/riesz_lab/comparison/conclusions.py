@@ -152,8 +152,10 @@ def _plan(answer: Answer) -> list[str]:
             continue
         fixed = "" if arm.fixed is None else f"; {arm.fixed} if their number is fixed in advance"
         lines.append(f"  {label}: {arm.until_sure} pairs with --until-sure, {duration(arm.hours)} here{fixed}")
-    return [
-        *lines,
-        "Three pairs determine the spread poorly: the true value may be half to six times the estimate (95%), and the"
-        " pairs needed scale with its square.",
-    ]
+    if answer.plan.pairs > 1:
+        low, high = answer.plan.spread_factors
+        lines.append(
+            f"{answer.plan.pairs} pairs estimate the spread: the true one may be {low:.1f} to {high:.1f} times as large"
+            " (95%), and the pairs needed scale with its square."
+        )
+    return lines

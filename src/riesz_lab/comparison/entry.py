@@ -72,7 +72,7 @@ def compare(
         tune_seeds: trials per arm and value.
         until_sure: add seeds until every arm has a conclusion; `seeds` does not count then.
         budget: the most seeds of `until_sure`.
-        plan: run three seeds, and say how many would be needed.
+        plan: run three seeds, or take all that are stored, and say how many would be needed.
         fresh: train stored trials anew.
         workers: trials at once; 1 is in this process, None one per core. More need a function that other processes can
             import: one at the top level of a file.
@@ -118,6 +118,8 @@ def compare(
             tuned = run_tuning(trials, sweep.arms, question.grid, tune_seeds)
             arms = (replace(arm, config=at(user, arm.config, tuned.best[arm.label])) for arm in sweep.arms)
             sweep = replace(sweep, arms=tuple(arms))
+        if plan:
+            sweep = replace(sweep, trials=max(sweep.trials, trials.stored_seeds(sweep)))
         if until_sure:
             sweep, verdicts = run_until_sure(trials, sweep, budget, size)
         else:

@@ -30,6 +30,14 @@ class Plan:
 
     margin: float
     arms: dict[str, ArmPlan]
+    pairs: int  # that the spread was estimated from, at least
+
+    @property
+    def spread_factors(self) -> tuple[float, float]:
+        """The true spread lies between these multiples of its estimate, with 95% confidence, if it is normal."""
+        free = self.pairs - 1
+        low, high = ((free / stats.chi2.ppf(q, free)) ** 0.5 for q in (0.975, 0.025))
+        return float(low), float(high)
 
 
 def make_plan(judged: dict[str, Sequential], seconds: float, workers: int = 1) -> Plan:
@@ -50,7 +58,7 @@ def make_plan(judged: dict[str, Sequential], seconds: float, workers: int = 1) -
         # Both trials of a pair may run at once; the next pair waits for them.
         hours = None if sure is None else (2 if workers == 1 else 1) * max(0, sure - pilot.n) * seconds / 3600
         arms[label] = ArmPlan(sure, fixed_pairs(effect, pilot.alpha), hours)
-    return Plan(next(iter(judged.values())).margin, arms)
+    return Plan(next(iter(judged.values())).margin, arms, min(pilot.n for pilot in judged.values()))
 
 
 def fixed_pairs(effect: float, alpha: float) -> int | None:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,10 @@ from riesz_lab.comparison.reference import reference_to
 from riesz_lab.comparison.user_loop import run_user_loop
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError, StoppedError
-from riesz_lab.store import Result, StoredTrial, read_trial
+from riesz_lab.store import Result, Store, StoredTrial, read_trial
 from riesz_lab.store.files import Row
 from riesz_lab.store.trial import Trial
+from riesz_lab.sweeps import Sweep
 from riesz_lab.sweeps.running.driver import Watcher, drive
 from riesz_lab.sweeps.running.executor import Executor
 from riesz_lab.sweeps.running.executors import Kind, make_executor
@@ -116,6 +117,15 @@ class Trials:
         if self.unmentioned:
             self.display.say(f"{count(len(self.unmentioned), 'stored trial')} read ({span(self.unmentioned)})")
             self.unmentioned.clear()
+
+    def stored_seeds(self, sweep: Sweep) -> int:
+        """How many seeds are complete in every arm, from the first one on; none if all are trained anew."""
+        trials = () if self.fresh else Store(self.runs / sweep.name).trials
+        complete = {trial.config.id for trial in trials if trial.result is not None}
+        seeds = 0
+        while all(replace(sweep, trials=seeds + 1).configs(arm)[-1].id in complete for arm in sweep.arms):
+            seeds += 1
+        return seeds
 
     def run(self, batch: Sequence[tuple[Config, str]], number: str) -> None:
         """Train what is not stored of a batch, as many at once as there are workers.

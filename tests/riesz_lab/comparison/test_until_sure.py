@@ -164,6 +164,18 @@ def test_a_plan_after_a_pilot_of_three(tmp_path):
     assert arm.hours > 0
     assert f"SobolevTilde: {arm.until_sure} pairs with --until-sure" in answer.text
     assert answer.next_steps == [f"Next: riesz compare a.py:train --until-sure --budget {arm.until_sure}"]
+    assert "3 pairs estimate the spread: the true one may be 0.5 to 6.3 times as large (95%)" in answer.text
+
+
+def test_a_plan_takes_all_pairs_that_are_stored(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "runs": tmp_path}
+    train = make({})
+    riesz_lab.compare(train, seeds=5, **options)
+    answer = riesz_lab.compare(train, plan=True, **options)
+    assert (answer.plan.pairs, len(answer.stored)) == (5, 10)
+    assert "5 pairs estimate the spread: the true one may be 0.6 to 2.9 times as large" in answer.text
+    answer = riesz_lab.compare(train, plan=True, fresh=True, **options)
+    assert (answer.plan.pairs, len(answer.stored)) == (3, 0)
 
 
 def test_fixed_pairs_are_those_of_the_textbook():
