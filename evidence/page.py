@@ -14,15 +14,17 @@ from pathlib import Path
 
 from evidence import TRIALS, regularity, sweeps
 from evidence.claims import CLAIMS, NOT_TESTED, REGULARITY, Claim
-from evidence.conclusions import metrics, small_batches
+from evidence.conclusions import metrics, small_batches_in_short
 from evidence.controls import all_controls
-from evidence.tables import is_decided, tables
+from evidence.tables import is_decided, planned, tables, tuned_rates
+from riesz_lab.report.comparison_view import tuning_notes
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
 from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store
 from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep
+from riesz_lab.sweeps.tuning import Choice
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -67,8 +69,11 @@ def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> 
         "## Results",
         "",
     ]
+    rates = tuned_rates(Store(trials))
     for name, table in by_name.items():
         lines += _section(name, table, pictures)
+        if name == sweeps.tuned_fashion().name and rates is not None:
+            lines += [f"- {note}" for note in tuning_notes(rates)] + [f"- {_rates(rates)}", ""]
     lines += [
         *regularity.section(measured),
         "## Not tested here",
@@ -91,16 +96,16 @@ def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> 
 
 def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
     """Five sentences."""
-    planned = {config.id for table in by_name.values() for config in table.sweep.all_configs()}
-    complete = {trial.config.id for trial in Store(trials).trials if trial.result is not None} & planned
+    ids, unknown = planned(by_name)
+    complete = {trial.config.id for trial in Store(trials).trials if trial.result is not None} & ids
     hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
     decided = [table for table in by_name.values() if is_decided(table)]
     counted = _counts(row for table in decided for row in metrics(table))
     small = "Whether small batches gain most on CIFAR-10 is not decided: its trials are not complete."
     if is_decided(by_name["evidence-regimes"]):
-        small = f"Small batches on CIFAR-10: {'; '.join(small_batches(by_name))}."
+        small = small_batches_in_short(by_name["evidence-regimes"])
     return [
-        f"{len(complete)} of {len(planned)} planned trials are complete, after {hours:.1f} hours of training.",
+        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training.",
         f"{len(decided)} of {len(by_name)} sweeps are complete; verdicts on the metrics in them: {counted}.",
         _lead(by_name["evidence-lambda-fashion"]),
         small,
@@ -116,7 +121,7 @@ def _lead(table: SweepResult) -> str:
     differences, pairs = [100 * c.difference for c in compared], [c.n for c in compared]
     on, verdicts = "A first look, not a verdict: on", ""
     if is_decided(table):
-        on, verdicts = "On", f"verdicts: {_counts(metrics(table))}; "
+        on, verdicts = "On", f"of {len(compared)} settings {_counts(metrics(table))}; "
     return (
         f"{on} Fashion-MNIST by the paper's protocol, {verdicts}the mean differences to SGD lie between"
         f" {min(differences):+.2f} and {max(differences):+.2f} points"
@@ -172,8 +177,14 @@ def _section(name: str, table: SweepResult, pictures: set[str]) -> list[str]:
     lines.append("")
     if not is_decided(table):
         lines += ["Trials are missing: what follows is a first look, not a verdict.", ""]
-    lines += [f"- {sentence}" for sentence in table.sentences]
+    compared = zip(table.comparisons.values(), table.sentences, strict=True)
+    lines += [f"- {sentence}" for comparison, sentence in compared if comparison.trials]
     return [*lines, ""]
+
+
+def _rates(rates: dict[str, Choice]) -> str:
+    tried = ", ".join(f"{rate:g}" for rate in sorted(next(iter(rates.values())).scores))
+    return f"Rates tried: {tried}. Best: {', '.join(f'{label} {choice.rate:g}' for label, choice in rates.items())}."
 
 
 def _row(row: ArmResult) -> str:

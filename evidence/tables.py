@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from evidence import TRIALS, sweeps
@@ -11,6 +12,8 @@ from riesz_lab.store import Store
 from riesz_lab.sweeps import SweepResult, results, tuning
 
 TUNING = tuning.Tuning(factors=sweeps.LR_FACTORS)
+SEARCH = tuning.search(sweeps.tuned_fashion(), TUNING)
+"""The trials that tune."""
 
 
 def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
@@ -20,12 +23,25 @@ def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
     for claim in CLAIMS:
         asked = run = claim.sweep()
         if claim.sweep is sweeps.tuned_fashion:
-            try:
-                run = tuning.tuned(asked, tuning.choices(asked, TUNING, store))
-            except ConfigError:  # its tuning trials are not complete
-                run = tuning.search(asked, TUNING)
+            rates = tuned_rates(store)
+            run = SEARCH if rates is None else tuning.tuned(asked, rates)
         by_name[asked.name] = results(run, store)
     return by_name
+
+
+def tuned_rates(store: Store) -> dict[str, tuning.Choice] | None:
+    """The rate of each arm of the tuned sweep; None while trials that tune are missing."""
+    try:
+        return tuning.choices(sweeps.tuned_fashion(), TUNING, store)
+    except ConfigError:
+        return None
+
+
+def planned(by_name: Mapping[str, SweepResult]) -> tuple[set[str], int]:
+    """The ids of all trials of the protocol, and how many have none yet: those at rates that are not chosen."""
+    run = [table.sweep for table in by_name.values()]
+    unknown = 0 if SEARCH not in run else len(sweeps.tuned_fashion().all_configs())
+    return {config.id for sweep in (*run, SEARCH) for config in sweep.all_configs()}, unknown
 
 
 def is_decided(table: SweepResult) -> bool:

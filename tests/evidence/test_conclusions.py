@@ -6,10 +6,9 @@ import pytest
 from evidence import controls, page, sweeps
 from evidence.claims import CLAIMS
 from evidence.conclusions import small_batches
-from evidence.tables import tables
+from evidence.tables import SEARCH, tables
 
 from riesz_lab.errors import ConfigError
-from riesz_lab.sweeps import tuning
 from stored import store_trial
 
 NOISE = (0.0, 0.0004, -0.0003, 0.0002, -0.0001)
@@ -54,30 +53,44 @@ def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tm
 
 def test_nothing_is_explained_before_the_gain_is_known(tmp_path):
     tuned = sweeps.tuned_fashion()
-    store(tmp_path, tuning.search(tuned, tuning.Tuning(factors=sweeps.LR_FACTORS)), {})
-    chosen = tables(tmp_path)[tuned.name].sweep
-    store(tmp_path, chosen, {})
+    store(tmp_path, SEARCH, {})
+    store(tmp_path, tables(tmp_path)[tuned.name].sweep, {})
     (line,) = conclusion(tmp_path, sweeps.tuned_fashion)
     assert line == "not decided: trials of evidence-lambda-fashion are missing"
 
 
 @pytest.mark.parametrize(
-    ("gain_at_best", "outcome"), [(0.0, "the gain is a matter of the rate"), (0.01, "the gain is more than")]
+    ("gain_at_best", "spread", "outcome"),
+    [
+        (0.0, 1, "no difference (+0.00, -0.03 to +0.04); the gain is a matter of the rate"),
+        (0.01, 1, "better (+1.00, +0.97 to +1.04); the gain is more than a matter of the rate"),
+        (0.0, 20, "open whether the gain is more than a matter of the rate"),
+    ],
 )
-def test_the_gain_of_small_batches_is_read_at_the_rate_that_suits_sgd_too(tmp_path, gain_at_best, outcome):
-    best = "b8 lr 0.03 SGD"
-    gains = {"b8 lr 0.1 SGD + SobolevTilde": 0.015, best: 0.02}
-    gains |= {f"{best} + {name}": 0.02 + gain_at_best for name in ("SobolevTilde", "ReweightedL2")}
-    store(tmp_path, sweeps.regimes(), gains)
+def test_the_gain_of_small_batches_is_read_at_the_rate_that_suits_sgd_too(tmp_path, gain_at_best, spread, outcome):
+    best, sweep = "b8 lr 0.03 SGD", sweeps.regimes()
+    store(tmp_path, sweep, {"b8 lr 0.1 SGD + SobolevTilde": 0.015, best: 0.02, f"{best} + ReweightedL2": 0.02})
+    for config, noise in zip(sweep.configs(sweep[f"{best} + SobolevTilde"]), NOISE, strict=True):
+        store_trial(tmp_path, config, score=0.82 + gain_at_best + spread * noise)
     tilde, reweighted = small_batches(tables(tmp_path))
-    assert tilde.startswith("b8 lr 0.1 SGD + SobolevTilde: better (+1.50, ")
-    assert "; at the rate that suits SGD best there, 0.03: " in tilde
-    assert outcome in tilde
-    assert reweighted.endswith("; no gain to explain")
-    assert (
-        "Small batches on CIFAR-10: b8 lr 0.1 SGD + SobolevTilde: better"
-        in page.files(tmp_path)["evidence.md"].decode()
-    )
+    assert tilde.startswith("SobolevTilde, batch 8, rate 0.1: better (+1.50, ")
+    assert "; at 0.03, the rate that suits SGD best there: " in tilde
+    assert f"{outcome}; batch 128, rate 0.1: no difference (" in tilde
+    assert "; no gain to explain; " in reweighted
+    text = page.files(tmp_path)["evidence.md"].decode()
+    assert "On CIFAR-10 at batch 8 and a rate of 0.1, against SGD: SobolevTilde +1.50 points (better), and " in text
+
+
+def test_trials_that_tune_are_planned_and_the_page_says_which_rates_they_chose(tmp_path):
+    asked = sweeps.tuned_fashion()
+    for arm in SEARCH.arms:
+        for config in SEARCH.configs(arm):
+            store_trial(tmp_path, config, score=0.8 - abs(arm.config.lr - 0.02) + 0.0001 * (config.seed % 2))
+    text = page.files(tmp_path)["evidence.md"].decode()
+    assert text.splitlines()[2].startswith("30 of 229 planned trials are complete")
+    assert "Rates tried: 0.0025, 0.005, 0.01, 0.02, 0.04. Best: SGD 0.02, SGD + SobolevTilde 0.02, " in text
+    store(tmp_path, tables(tmp_path)[asked.name].sweep, {})
+    assert page.files(tmp_path)["evidence.md"].decode().splitlines()[2].startswith("45 of 229 planned trials")
 
 
 def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):

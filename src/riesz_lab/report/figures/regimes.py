@@ -140,7 +140,7 @@ def _panel(table: SweepResult, one: RegimeMap, maps: Sequence[tuple[SweepResult,
 
 
 def _end(table: SweepResult, against: str, maps: Sequence[tuple[SweepResult, RegimeMap]]) -> float | None:
-    """One scale for all methods: a single collapsed cell must not leave the others without colour."""
+    """One scale for all methods: a collapsed cell must not leave the others without colour, nor noise have it all."""
     times = 100.0 if table.percent else 1.0
     sizes = sorted(
         abs(times * one.difference)
@@ -148,7 +148,7 @@ def _end(table: SweepResult, against: str, maps: Sequence[tuple[SweepResult, Reg
         for one in regime_map.comparisons.values()
         if other is table and regime_map.against == against and one.n
     )
-    return 2 * statistics.median(sizes) or None if sizes else None
+    return 2 * max(statistics.median(sizes), times * table.sweep.margin) if sizes else None
 
 
 def _text(comparison: Comparison, times: float) -> str:
