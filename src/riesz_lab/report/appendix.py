@@ -157,7 +157,8 @@ def settings(evidence: ReportData) -> Section:
     varied = [key for key in keys if any(value[key] != values[0][key] for value in values)]
     blocks = []
     if values:
-        shared = [[key, _format(values[0][key])] for key in keys if key not in varied]
+        # Without those that are not set, such as all that a function of the user's own does not read.
+        shared = [[key, text] for key in keys if key not in varied and (text := _format(values[0][key]))]
         blocks.append(Table(caption="Settings that all trials share", head=("setting", "value"), rows=shared))
     if varied:
         pairs = zip(groups, values, strict=True)

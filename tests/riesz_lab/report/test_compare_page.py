@@ -109,6 +109,13 @@ def test_pairs_beyond_the_last_look_are_not_in_the_picture(table):
     assert figure.alt.startswith("ReweightedL2: pairs won 3, tied 0, lost 0.")
 
 
+def test_settings_that_are_not_set_are_not_listed(runs, table):
+    sections = {section.name: section for section in compare_content(table, Store(runs), "Title").sections}
+    shared = {row[0]: row[1] for row in sections["settings"].blocks[0].rows}
+    assert shared["optimizer"]
+    assert all(shared.values())
+
+
 def test_rates_are_shown_when_they_were_tuned(runs, table):
     names = [section.name for section in compare_content(table, Store(runs), "Title").sections]
     assert "rates" not in names
