@@ -187,7 +187,6 @@ def test_columns_too_long_for_one_program_go_to_eager_which_is_logged_once(caplo
     assert [record.message.count("eager serves longer ones") for record in caplog.records] == [1]
 
 
-@pytest.mark.filterwarnings("ignore:.*lru_cache")
 @pytest.mark.parametrize("kind", [None, 99], ids=["no compiled kernel", "a kernel in csrc alone"])
 def test_a_metric_without_a_kernel_goes_to_eager_which_is_logged_once(kind, caplog):
     class Other(riesz.ReweightedL2):

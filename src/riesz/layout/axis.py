@@ -8,10 +8,11 @@ import math
 import operator
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
+
+from riesz.layout.memoize import memoized
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -42,7 +43,7 @@ def is_dtensor(tensor: object) -> bool:
     return distributed is not None and isinstance(tensor, distributed.DTensor)
 
 
-@lru_cache(maxsize=4096)
+@memoized
 def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether several entries of a tensor may share one address, so that it cannot be written in place."""
     reach = 0
@@ -88,7 +89,7 @@ class Axis:
         return f"{self.dim} in {self.groups} groups" if self.groups > 1 else str(self.dim)
 
 
-@lru_cache(maxsize=4096)
+@memoized
 def _fold(
     shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool
 ) -> tuple[tuple[int, ...] | None, tuple[int, int, int]]:

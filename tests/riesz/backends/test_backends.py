@@ -108,7 +108,6 @@ def test_auto_takes_the_first_in_rank_that_does_not_refuse():
         del _backends["picky"]
 
 
-@pytest.mark.filterwarnings("ignore:.*lru_cache")
 def test_a_backend_that_is_missing_raises_when_asked_for_and_is_passed_over_by_auto(caplog):
     register(Backend("absent", "", 0, lambda: "no such device", lambda g: None, lambda jobs, metric: None))
     try:

@@ -56,7 +56,6 @@ assert all(torch.equal(a, b) for a, b in zip(grads, before))
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_a_compiled_step_calls_the_operator_and_a_new_strength_recompiles_nothing():
     compiles = []
 
