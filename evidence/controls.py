@@ -2,8 +2,8 @@
 
     riesz sweep evidence.controls:lambda_fashion
 
-Which arms these are is read from the stored trials. With the gradient's norm kept, an arm is compared with its
-baseline: does the difference survive without the longer step? With the channels permuted, it is compared with the arm
+Which arms these are is read from the stored trials. With the gradient's norm kept, an arm is compared with SGD at the
+same rate: does the difference survive without the longer step? With the channels permuted, it is compared with the arm
 itself.
 """
 
@@ -15,12 +15,22 @@ from pathlib import Path
 
 import riesz
 from evidence import TRIALS, sweeps
+from evidence.attribution import attribute, compared
 from evidence.tables import is_decided, tables
+from evidence.wording import metrics, numbers
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps import Arm, Sweep, SweepResult
 
 CONTROLLED = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.tuned_fashion, sweeps.regimes)
 """Not `plain_sgd_matched`, which is a control itself."""
+
+
+KEPT, PERMUTED = ", norm kept", ", channels permuted"
+
+
+def name_of(sweep: str) -> str:
+    """What the controls of a sweep are called."""
+    return f"{sweep}-controls"
 
 
 def all_controls(by_name: Mapping[str, SweepResult]) -> Iterator[Sweep]:
@@ -42,7 +52,7 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
     arms = {arm.label: arm for one in differing for arm in _controlled(table.sweep, one)}
     return replace(
         table.sweep,
-        name=f"{name}-controls",
+        name=name_of(name),
         about="what differs, with the norm of the gradient kept and with the channels in random order",
         reproduces="no such controls",
         arms=tuple(arms.values()),
@@ -51,11 +61,33 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
 
 def _controlled(sweep: Sweep, arm: Arm) -> Iterator[Arm]:
     assert arm.baseline is not None
-    yield sweep[arm.baseline]
+    plain = sweep[arm.baseline]
+    if plain.config.lr != arm.config.lr:  # tuned: the norm is kept at the metric's own rate, so SGD needs that one too
+        plain = Arm(f"{plain.label} at {arm.config.lr:g}", replace(plain.config, lr=arm.config.lr))
+    yield plain
     yield replace(arm, baseline=None)  # it is compared in its own sweep
-    yield Arm(f"{arm.label}, norm kept", replace(arm.config, control="norm"), arm.baseline)
+    yield Arm(arm.label + KEPT, replace(arm.config, control="norm"), plain.label)
     if not isinstance(riesz.metric(arm.config.metric), riesz.ReweightedL2):  # does not depend on channel order
-        yield Arm(f"{arm.label}, channels permuted", replace(arm.config, control="permuted"), arm.label)
+        yield Arm(arm.label + PERMUTED, replace(arm.config, control="permuted"), arm.label)
+
+
+def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
+    """What the controls of a table say, once all of them are complete."""
+    kept = {row.arm.label.removesuffix(KEPT): row for row in metrics(controlled) if row.arm.config.control == "norm"}
+    found = attribute({label: (table, table.rows[label], controlled, row) for label, row in kept.items()})
+    lines = []
+    for label, one in found.items():
+        outcome = {
+            "remains": "remains", "gone": "is gone", "small": "is within the margin, so that no control can tell",
+            "open": "may be gone or not", "none": "is none",
+        }[one.fate]  # fmt: skip
+        line = f"{label} ({one.then.verdict}): with the norm kept the difference {outcome} ({numbers(one.now)})"
+        if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
+            order = compared(permuted)
+            matters = {"no difference": "does not matter", "better": "matters", "worse": "matters"}
+            line += f"; the order of the channels {matters.get(order.verdict, 'may matter or not')} ({numbers(order)})"
+        lines.append(line)
+    return lines
 
 
 def lambda_fashion() -> Sweep:

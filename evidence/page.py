@@ -9,22 +9,21 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
-from evidence import TRIALS, regularity, sweeps
+from evidence import TRIALS, controls, regularity, small_batches, sweeps
 from evidence.claims import CLAIMS, NOT_TESTED, REGULARITY, Claim
-from evidence.conclusions import metrics, small_batches_in_short
-from evidence.controls import all_controls
-from evidence.tables import is_decided, planned, tables, tuned_rates
+from evidence.tables import MISSING, is_decided, planned, tables, tuned_rates, why_not_tuned
+from evidence.wording import count_verdicts, interval, metrics, points
+from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
 from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
-from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store
 from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep
-from riesz_lab.sweeps.tuning import Choice
+from riesz_lab.sweeps.paper import CHANCE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -35,8 +34,7 @@ PICTURES = {"evidence-lambda-fashion": "evidence-lambda.svg", "evidence-regimes"
 
 def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
-    by_name, store = tables(trials), Store(trials)
-    by_name |= {one.name: results(one, store) for one in all_controls(by_name)}
+    by_name = _tables(trials)
     lambdas = [by_name["evidence-lambda-fashion"], by_name["evidence-lambda-mnist"]]
     figures = {
         "evidence-lambda.svg": lambda_figure(lambdas),
@@ -46,8 +44,20 @@ def files(trials: Path = TRIALS) -> dict[str, bytes]:
     return {"evidence.md": _page(by_name, trials, set(pictures)).encode(), **pictures}
 
 
+def text(trials: Path = TRIALS) -> str:
+    """The page alone."""
+    return _page(_tables(trials), trials, set())
+
+
+def _tables(trials: Path) -> dict[str, SweepResult]:
+    """The tables of all sweeps, and of the controls where something differs."""
+    by_name, store = tables(trials), Store(trials)
+    return by_name | {one.name: results(one, store) for one in controls.all_controls(by_name)}
+
+
 def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> str:
-    measured = regularity.measure(_weighed(by_name))
+    store = Store(trials)
+    measured = regularity.measure(_at_one_rate(by_name))
     lines = [
         "# Evidence",
         "",
@@ -59,21 +69,23 @@ def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> 
         "",
         "## Claims",
         "",
-        "Differences to SGD in points of test accuracy after the last epoch, with 95% intervals.",
+        "Differences to SGD in points of test accuracy after the last epoch, with 95% intervals. Verdicts are corrected"
+        " for all comparisons of a sweep; intervals, and what one test alone detects with 80% power, are not, so an"
+        " interval may exclude zero where the verdict is undecided.",
         "",
         "| claim of the paper | what was run here | trials | verdict |",
         "| --- | --- | --- | --- |",
-        *(_claim(claim, by_name) for claim in CLAIMS),
+        *(_claim(claim, by_name, store) for claim in CLAIMS),
+        *_controls(by_name),
         _regularity(by_name, regularity.verdict(measured)),
         "",
         "## Results",
         "",
     ]
-    rates = tuned_rates(Store(trials))
     for name, table in by_name.items():
         lines += _section(name, table, pictures)
-        if name == sweeps.tuned_fashion().name and rates is not None:
-            lines += [f"- {note}" for note in tuning_notes(rates)] + [f"- {_rates(rates)}", ""]
+        if name == sweeps.tuned_fashion().name and why_not_tuned(store) != MISSING:
+            lines += _rates(store)
     lines += [
         *regularity.section(measured),
         "## Not tested here",
@@ -97,16 +109,19 @@ def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> 
 def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
     """Five sentences."""
     ids, unknown = planned(by_name)
-    complete = {trial.config.id for trial in Store(trials).trials if trial.result is not None} & ids
+    complete = {t.config.id: t for t in Store(trials).trials if t.result is not None and t.config.id in ids}
+    scores = [trial.score() if trial.status == "finished" else None for trial in complete.values()]
+    failed = sum(score is None or score <= CHANCE for score in scores)
     hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
-    decided = [table for table in by_name.values() if is_decided(table)]
-    counted = _counts(row for table in decided for row in metrics(table))
+    decided = [claim for claim in CLAIMS if is_decided(by_name[claim.sweep().name])]
+    counted = count_verdicts(row for table in _at_one_rate(by_name) if is_decided(table) for row in metrics(table))
     small = "Whether small batches gain most on CIFAR-10 is not decided: its trials are not complete."
     if is_decided(by_name["evidence-regimes"]):
-        small = small_batches_in_short(by_name["evidence-regimes"])
+        small = small_batches.in_short(by_name["evidence-regimes"])
     return [
-        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training.",
-        f"{len(decided)} of {len(by_name)} sweeps are complete; verdicts on the metrics in them: {counted}.",
+        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
+        f" {failed} of them diverged or collapsed.",
+        f"{len(decided)} of {len(CLAIMS)} sweeps are complete; metrics against SGD at the same rate: {counted}.",
         _lead(by_name["evidence-lambda-fashion"]),
         small,
         "The paper's networks at full scale, its segmentation and its image synthesis were not trained here.",
@@ -115,23 +130,19 @@ def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
 
 def _lead(table: SweepResult) -> str:
     """On the one experiment that was run as the paper did."""
-    compared = [row.comparison for row in metrics(table) if row.comparison and row.comparison.n]
-    if not compared:
+    rows = list(metrics(table))
+    seen = [row.comparison for row in rows if row.comparison and row.comparison.n]
+    if not seen:
         return "No pair of trials is complete yet."
-    differences, pairs = [100 * c.difference for c in compared], [c.n for c in compared]
+    differences, pairs = [c.difference for c in seen], [c.n for c in seen]
     on, verdicts = "A first look, not a verdict: on", ""
     if is_decided(table):
-        on, verdicts = "On", f"of {len(compared)} settings {_counts(metrics(table))}; "
+        on, verdicts = "On", f"of {len(rows)} settings {count_verdicts(rows)}; "
     return (
         f"{on} Fashion-MNIST by the paper's protocol, {verdicts}the mean differences to SGD lie between"
-        f" {min(differences):+.2f} and {max(differences):+.2f} points"
+        f" {points(min(differences))} and {points(max(differences))} points"
         f" ({' to '.join(map(str, sorted({min(pairs), max(pairs)})))} pairs for each setting)."
     )
-
-
-def _counts(rows: Iterable[ArmResult]) -> str:
-    verdicts = [row.comparison.verdict for row in rows if row.comparison]
-    return ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)) or "none yet"
 
 
 def _count(table: SweepResult) -> tuple[int, int]:
@@ -144,23 +155,42 @@ def _hours(timing: Path) -> float:
     return float(seconds) / 3600
 
 
-def _claim(claim: Claim, by_name: dict[str, SweepResult]) -> str:
+def _claim(claim: Claim, by_name: dict[str, SweepResult], store: Store) -> str:
     table = by_name[claim.sweep().name]
     done, wanted = _count(table)
-    verdict = "<br>".join(claim.conclude(by_name)) if is_decided(table) else "not decided: trials are missing"
+    if is_decided(table):
+        verdict = "<br>".join(claim.conclude(by_name))
+    else:
+        why = why_not_tuned(store) if claim.sweep is sweeps.tuned_fashion else MISSING
+        verdict = f"not decided: {why or MISSING}"
     return f"| {claim.claim} | {claim.tested} | {done} of {wanted} | {verdict} |"
 
 
-def _weighed(by_name: dict[str, SweepResult]) -> list[SweepResult]:
-    """The sweeps whose weights are measured: those of questions 1 and 3."""
-    weighed = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
-    return [by_name[make().name] for make in weighed]
+def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
+    """A row for the controls of each sweep in which a metric differs."""
+    for name, table in by_name.items():
+        controlled = by_name.get(controls.name_of(name))
+        if controlled is None:
+            continue
+        done, wanted = _count(controlled)
+        verdict = f"not decided: {MISSING}"
+        if is_decided(controlled):
+            verdict = "<br>".join(controls.conclude(table, controlled))
+        asked = f"Not in the paper: where {name.removeprefix('evidence-')} differs, is it more than a longer step?"
+        tested = "The norm of the gradient kept, against SGD; the channels in random order, against the true one."
+        yield f"| {asked} | {tested} | {done} of {wanted} | {verdict} |"
+
+
+def _at_one_rate(by_name: dict[str, SweepResult]) -> list[SweepResult]:
+    """The sweeps of questions 1 and 3, in which metrics meet SGD at the same rate."""
+    makers = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
+    return [by_name[make().name] for make in makers]
 
 
 def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
-    run = _weighed(by_name)
+    run = _at_one_rate(by_name)
     done, wanted = map(sum, zip(*map(_count, run), strict=True))
-    look = "" if all(map(is_decided, run)) else "not decided: trials are missing. A first look:<br>"
+    look = "" if all(map(is_decided, run)) else f"not decided: {MISSING}. A first look:<br>"
     tested = f"The trained weights of {len(run)} sweeps above, against those of SGD with the same seed."
     return f"| {REGULARITY} | {tested} | {done} of {wanted} | {look}{seen} |"
 
@@ -175,35 +205,36 @@ def _section(name: str, table: SweepResult, pictures: set[str]) -> list[str]:
     lines += ["| arm | trials | mean ± sd, % | difference | 95% interval |", "| --- | --- | --- | --- | --- |"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")
-    if not is_decided(table):
+    if not table.complete:
         lines += ["Trials are missing: what follows is a first look, not a verdict.", ""]
     compared = zip(table.comparisons.values(), table.sentences, strict=True)
     lines += [f"- {sentence}" for comparison, sentence in compared if comparison.trials]
     return [*lines, ""]
 
 
-def _rates(rates: dict[str, Choice]) -> str:
-    tried = ", ".join(f"{rate:g}" for rate in sorted(next(iter(rates.values())).scores))
-    return f"Rates tried: {tried}. Best: {', '.join(f'{label} {choice.rate:g}' for label, choice in rates.items())}."
+def _rates(store: Store) -> list[str]:
+    """The rates that were tried, with the held-out scores that chose among them."""
+    try:
+        rates = tuned_rates(store)
+    except ConfigError as error:
+        return [f"- {error}.", ""]
+    tried = sorted(next(iter(rates.values())).scores)
+    lines = [f"| held-out accuracy, % | {' | '.join(f'rate {rate:g}' for rate in tried)} | best |"]
+    lines.append("| --- " * (len(tried) + 2) + "|")
+    for label, choice in rates.items():
+        cells = ("diverged" if (score := choice.scores[rate]) is None else f"{100 * score:.2f}" for rate in tried)
+        lines.append(f"| {label} | {' | '.join(cells)} | {choice.rate:g} |")
+    return [*lines, "", *(f"- {note}" for note in tuning_notes(rates)), ""]
 
 
 def _row(row: ArmResult) -> str:
-    scores = [100 * score for score in row.scores.values() if score is not None]
+    scores = [100 * score for score in row.finite]
+    diverged = f", {gone} diverged" if (gone := len(row.scores) - len(scores)) else ""
     mean = f"{statistics.fmean(scores):.2f}" if scores else "-"
     spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
-    difference = _difference(row.comparison) if row.comparison else ""
-    interval = _interval(row.comparison) if row.comparison else ""
-    return f"| {row.arm.label} | {len(row.scores)}/{row.wanted} | {mean}{spread} | {difference} | {interval} |"
-
-
-def _difference(comparison: Comparison) -> str:
-    return f"{100 * comparison.difference:+.2f}" if comparison.n else ""
-
-
-def _interval(comparison: Comparison) -> str:
-    if comparison.interval is None:
-        return ""
-    return f"{100 * comparison.interval[0]:+.2f} to {100 * comparison.interval[1]:+.2f}"
+    difference = points(row.comparison.difference) if row.comparison and row.comparison.n else ""
+    ends = interval(row.comparison) if row.comparison else ""
+    return f"| {row.arm.label} | {len(row.scores)}/{row.wanted}{diverged} | {mean}{spread} | {difference} | {ends} |"
 
 
 def _cost(what: str, name: str) -> str:
@@ -212,10 +243,14 @@ def _cost(what: str, name: str) -> str:
     return f"| {what} | `{name}` | {len(configs)} | {cpu} | {gpu} |"
 
 
+def _read(file: Path) -> bytes:
+    return file.read_bytes() if file.exists() else b""
+
+
 def main(arguments: list[str]) -> int:
     wanted = files()
     if arguments == ["--check"]:
-        stale = [name for name, content in wanted.items() if (DOCS / name).read_bytes() != content]
+        stale = [name for name, content in wanted.items() if _read(DOCS / name) != content]
         print(f"docs/{', docs/'.join(stale)}: not what the trials say; run `make evidence`" if stale else "up to date")
         return int(bool(stale))
     for name, content in wanted.items():

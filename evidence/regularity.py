@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Hashable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.statistics.verdict import ALPHA
+from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps import Arm, SweepResult
 
-Layers = Mapping[Hashable, list[dict[str, Any]]]
-"""The layers of an arm's trials by seed, as evidence.collect stores them."""
+Layers = list[dict[str, Any]]
+"""The layers of a trial, as evidence.collect stores them."""
 
-Arms = Mapping[str, tuple[Arm, Layers]]
-"""The arms of a sweep, by label."""
+Arms = Mapping[str, tuple[Arm, Mapping[Hashable, Layers | None]]]
+"""The arms of a sweep by label, each with its trials by seed; None for one that diverged."""
 
 QUANTITIES = {"level": "correlation of all filters", "order": "correlation of neighbours beyond it"}
 
@@ -41,22 +43,30 @@ HEADER = (
 )
 
 
+PLAIN_HEADER = (
+    "The paper also shows SGD itself correlated along the output and not along the input. Means over layers and seeds"
+    " of plain SGD, with 95% intervals of single comparisons with zero, not corrected:",
+    "",
+    "| sweep | arm | seeds | level, output | order, output | level, input | order, input |",
+    "| --- | --- | --- | --- | --- | --- | --- |",
+)
+
+
 def measure(tables: Iterable[SweepResult]) -> dict[str, Arms]:
-    """The layers along the output channels, by sweep."""
+    """What is stored of the weights, by sweep."""
     return {
         table.sweep.name.removeprefix("evidence-"): {
-            label: (row.arm, {seed: of_seed for seed, trial in row.trials.items() if (of_seed := _layers(trial.path))})
+            label: (row.arm, {seed: _layers(trial) for seed, trial in row.trials.items()})
             for label, row in table.rows.items()
         }
         for table in tables
     }
 
 
-def _layers(trial: Path) -> list[dict[str, Any]]:
-    """None of a trial that diverged."""
-    file = trial / "regularity.json"
-    stored = json.loads(file.read_text()) if file.exists() else []
-    return [layer for layer in stored if layer["direction"] == "output"]
+def _layers(trial: StoredTrial) -> Layers | None:
+    file = trial.path / "regularity.json"
+    layers: Layers = json.loads(file.read_text()) if trial.status == "finished" and file.exists() else []
+    return layers or None
 
 
 def compare(measured: Mapping[str, Arms]) -> dict[tuple[str, str, str], Comparison]:
@@ -79,40 +89,64 @@ def verdict(measured: Mapping[str, Arms]) -> str:
     compared = compare(measured)
     parts = []
     for quantity, meaning in QUANTITIES.items():
-        verdicts = [_word(one) for (_, _, name), one in compared.items() if name == quantity and one.n]
-        counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
-        parts.append(f"{meaning} against SGD's: {counts or 'none'}")
+        of_quantity = [one for (_, _, name), one in compared.items() if name == quantity and one.n]
+        words = [_word(one) for one in of_quantity]
+        counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        ends = [f"{end(one.difference for one in of_quantity):+.3f}" for end in (min, max)] if of_quantity else []
+        sizes = f" (mean differences {' to '.join(ends)})" if ends else ""
+        parts.append(f"{meaning} against SGD's: {counts or 'none'}{sizes}")
     return "<br>".join(parts)
 
 
 def section(measured: Mapping[str, Arms]) -> list[str]:
-    """The table of the page, of the arms that have trials."""
+    """The tables of the page, of the arms that have trials."""
     compared = compare(measured)
-    lines = [*HEADER]
+    lines, plain = [*HEADER], [*PLAIN_HEADER]
     for name, arms in measured.items():
-        for label, (_, layers) in arms.items():
-            if not layers:
+        for label, (arm, trials) in arms.items():
+            if not (known := [seed for seed, layers in trials.items() if layers]):
                 continue
-            cells = [name, label, str(len(layers))]
+            cells = [name, label, str(len(known))]
             for quantity in QUANTITIES:
-                cells.append(f"{statistics.fmean(_means(layers, quantity).values()):+.4f}")
+                cells.append(f"{_mean(trials, quantity):+.4f}")
                 cells.append(_cell(compared.get((name, label, quantity))))
             lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, ""]
+            if arm.config.metric == "identity":
+                plain.append(f"| {' | '.join([name, label, str(len(known)), *_own(trials)])} |")
+    return [*lines, "", *plain, ""]
 
 
-def _cell(comparison: Comparison | None) -> str:
+def _own(trials: Mapping[Hashable, Layers | None]) -> Iterator[str]:
+    """Level and order themselves, along the output and along the input."""
+    for direction, quantity in product(("output", "input"), QUANTITIES):
+        means = _means(trials, quantity, direction)
+        yield _cell(paired(dict.fromkeys(means, 0.0), means, margin=MARGIN), words=False)
+
+
+def _cell(comparison: Comparison | None, words: bool = True) -> str:
     if comparison is None or not comparison.n:
         return ""
     ends = comparison.interval
     interval = f" ({ends[0]:+.4f} to {ends[1]:+.4f})" if ends else ""
-    return f"{comparison.difference:+.4f}{interval}, {_word(comparison)}"
+    return f"{comparison.difference:+.4f}{interval}" + (f", {_word(comparison)}" if words else "")
 
 
 def _word(comparison: Comparison) -> str:
+    if comparison.verdict == "no evidence" and comparison.p is not None and comparison.p < ALPHA:
+        return f"not after correction for {comparison.family}"
     return WORDS.get(comparison.verdict, comparison.verdict)
 
 
-def _means(layers: Layers, quantity: str) -> dict[Hashable, float]:
+def _mean(trials: Mapping[Hashable, Layers | None], quantity: str) -> float:
+    return statistics.fmean(mean for mean in _means(trials, quantity).values() if mean is not None)
+
+
+def _means(
+    trials: Mapping[Hashable, Layers | None], quantity: str, direction: str = "output"
+) -> dict[Hashable, float | None]:
     """By seed, the mean over layers."""
-    return {seed: statistics.fmean(layer[quantity] for layer in of_seed) for seed, of_seed in layers.items()}
+    means: dict[Hashable, float | None] = {}
+    for seed, layers in trials.items():
+        values = [layer[quantity] for layer in layers or () if layer["direction"] == direction]
+        means[seed] = statistics.fmean(values) if values else None
+    return means

@@ -30,6 +30,8 @@ def compare(stored: StoredTrial, repeated: StoredTrial, siblings: list[StoredTri
     """Whether the repetition agrees, and in what sense."""
     if stored.history() == repeated.history():
         return True, f"bit for bit: all {len(stored.history())} rows of its history are equal"
+    if _machines(stored) == _machines(repeated):
+        return False, f"not bit for bit, on a machine of the same kind: {_machines(stored)}"
     a, b = stored.score(), repeated.score()
     if a is None or b is None:
         return a == b, f"score {b} against {a}"

@@ -15,6 +15,11 @@ TUNING = tuning.Tuning(factors=sweeps.LR_FACTORS)
 SEARCH = tuning.search(sweeps.tuned_fashion(), TUNING)
 """The trials that tune."""
 
+FURTHEST = 64.0
+"""The grid is widened up to this factor."""
+
+MISSING = "trials are missing"
+
 
 def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
     """The table of each claim's sweep, by its name; the tuned one at the rates that were chosen, once they are."""
@@ -23,18 +28,29 @@ def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
     for claim in CLAIMS:
         asked = run = claim.sweep()
         if claim.sweep is sweeps.tuned_fashion:
-            rates = tuned_rates(store)
-            run = SEARCH if rates is None else tuning.tuned(asked, rates)
+            run = SEARCH if why_not_tuned(store) else tuning.tuned(asked, tuned_rates(store))
         by_name[asked.name] = results(run, store)
     return by_name
 
 
-def tuned_rates(store: Store) -> dict[str, tuning.Choice] | None:
-    """The rate of each arm of the tuned sweep; None while trials that tune are missing."""
+def tuned_rates(store: Store) -> dict[str, tuning.Choice]:
+    """The rate of each arm of the tuned sweep; ConfigError while trials are missing."""
+    return tuning.choices(sweeps.tuned_fashion(), TUNING, store)
+
+
+def why_not_tuned(store: Store) -> str:
+    """Why the tuned sweep has no rates yet; empty if it has."""
+    if not results(SEARCH, store).complete:
+        return MISSING
     try:
-        return tuning.choices(sweeps.tuned_fashion(), TUNING, store)
-    except ConfigError:
-        return None
+        rates = tuned_rates(store)
+    except ConfigError as error:  # an arm diverged at every rate
+        return str(error)
+    own = sweeps.tuned_fashion().arms[0].config.lr
+    beyond = [
+        label for label, choice in rates.items() if choice.at_the_edge and 1 / FURTHEST < choice.rate / own < FURTHEST
+    ]
+    return f"the best rate lies at the edge of the grid, which is to be widened: {', '.join(beyond)}" if beyond else ""
 
 
 def planned(by_name: Mapping[str, SweepResult]) -> tuple[set[str], int]:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 import pytest
-from evidence import controls, page, sweeps
+from evidence import controls, page, small_batches, sweeps
 from evidence.claims import CLAIMS
-from evidence.conclusions import small_batches
 from evidence.tables import SEARCH, tables
 
 from riesz_lab.errors import ConfigError
 from stored import store_trial
 
-NOISE = (0.0, 0.0004, -0.0003, 0.0002, -0.0001)
-
 
 def store(runs, sweep, gains, base=0.8):
     """Every trial of a sweep; `gains` are those of the arms over `base`, by label."""
     for arm in sweep.arms:
-        for config, noise in zip(sweep.configs(arm), NOISE, strict=False):
-            spread = noise if arm.config.metric != "identity" else 0.0
-            store_trial(runs, config, score=base + gains.get(arm.label, 0.0) + spread)
+        store_arm(runs, sweep, arm.label, base + gains.get(arm.label, 0.0))
+
+
+def store_arm(runs, sweep, label, mean, spread=0.00005):
+    """The trials of an arm: their mean is exact, their noise its own."""
+    rng, configs = random.Random(label), sweep.configs(sweep[label])
+    noise = [rng.gauss(0.0, spread) for _ in configs]
+    for config, one in zip(configs, noise, strict=True):
+        store_trial(runs, config, score=mean + one - sum(noise) / len(noise))
+
+
+def diverge(trial):
+    file = trial / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"status": "diverged", "last": None, "best": None}))
 
 
 def conclusion(runs, make):
@@ -35,62 +46,119 @@ def test_a_claim_is_confirmed_denied_contradicted_or_undecided(tmp_path):
     assert denied.startswith("does not hold here by more than 0.2 points: ReweightedL2 lam = 5 (+0.00, ")
     assert contradicted.startswith("contradicted at these settings: ReweightedL2 lam = 20 (-1.00, ")
     assert "SobolevTilde lam = 20, as scale (-2.00, " in contradicted
-    for number, config in enumerate(sweeps.lambda_mnist().configs(sweeps.lambda_mnist()["ReweightedL2 lam = 5"])):
-        store_trial(tmp_path, config, score=0.8 + 0.01 * (-1) ** number)
+    store_arm(tmp_path, sweeps.lambda_mnist(), "ReweightedL2 lam = 5", 0.8, spread=0.005)
     (undecided,) = (line for line in conclusion(tmp_path, sweeps.lambda_mnist) if line.startswith("undecided"))
-    assert "ReweightedL2 lam = 5 (+0.20, " in undecided
-    assert "; detectable: " in undecided
+    assert "ReweightedL2 lam = 5 (+0.00, " in undecided
+    assert "; one test alone detects " in undecided
 
 
 def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tmp_path):
-    gains = {"ReweightedL2 lam = 1": 0.01, "ReweightedL2 lam = 5": 0.02, "plain SGD 0.02": 0.01, "plain SGD 0.06": 0.01}
+    gains = {
+        "plain SGD 0.02": 0.01, "ReweightedL2 lam = 1": 0.01,
+        "plain SGD 0.06": 0.01, "ReweightedL2 lam = 5": 0.02, "SobolevTilde lam = 5, as scale": 0.001,
+        "plain SGD 0.2": 0.0, "ReweightedL2 lam = 20": 0.01,
+    }  # fmt: skip
     store(tmp_path, sweeps.plain_sgd(), gains)
+    store_arm(tmp_path, sweeps.plain_sgd(), "plain SGD 0.2", 0.81, spread=0.005)
     lines = dict(line.split(": ", 1) for line in conclusion(tmp_path, sweeps.plain_sgd_matched))
-    assert lines["ReweightedL2 lam = 1"].startswith("the gain is step length; ")
-    assert lines["ReweightedL2 lam = 5"].startswith("the gain is more than step length; better (+1.00, ")
-    assert lines["ReweightedL2 lam = 20"].startswith("no gain to explain; ")
+    assert lines["ReweightedL2 lam = 1"].startswith("the gain is step length; no difference (")
+    assert lines["ReweightedL2 lam = 5"].startswith("the gain is more than step length; better (+1.0")
+    assert lines["ReweightedL2 lam = 20"].startswith("open whether the gain is more than step length; no evidence (")
+    assert lines["SobolevTilde lam = 5, as scale"].startswith("the gain is no larger than the margin: nothing to")
 
 
-def test_nothing_is_explained_before_the_gain_is_known(tmp_path):
-    tuned = sweeps.tuned_fashion()
-    store(tmp_path, SEARCH, {})
-    store(tmp_path, tables(tmp_path)[tuned.name].sweep, {})
-    (line,) = conclusion(tmp_path, sweeps.tuned_fashion)
-    assert line == "not decided: trials of evidence-lambda-fashion are missing"
+def store_tuning(runs, best):
+    """Trials that tune, of which `best` rate wins; at an edge for 0.04."""
+    for arm in SEARCH.arms:
+        for config in SEARCH.configs(arm):
+            store_trial(runs, config, score=0.8 - abs(arm.config.lr - best) + 0.0002 * (config.seed % 2))
+
+
+def test_a_gain_at_tuned_rates_counts_once_that_at_the_papers_rate_is_known(tmp_path):
+    store_tuning(tmp_path, 0.02)
+    store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
+    assert conclusion(tmp_path, sweeps.tuned_fashion) == ["not decided: trials of evidence-lambda-fashion are missing"]
+    store(tmp_path, sweeps.lambda_fashion(), {"SobolevTilde lam = 1, as scale": 0.01})
+    tilde, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
+    assert tilde.startswith("SGD + SobolevTilde: the gain is a matter of the rate; no difference (")
+    assert reweighted.startswith("SGD + ReweightedL2: a gain here alone; better (+1.0")
+
+
+def test_a_rate_at_the_edge_of_the_grid_decides_nothing(tmp_path):
+    store_tuning(tmp_path, 0.04)
+    row = next(line for line in page.text(tmp_path).splitlines() if "Not in the paper, which tunes no rate" in line)
+    assert "30 of 30 | not decided: the best rate lies at the edge of the grid, which is to be widened: SGD, " in row
+
+
+def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):
+    store_tuning(tmp_path, 0.02)
+    for arm in SEARCH.arms:
+        if arm.config.metric.startswith("reweighted"):
+            diverge(store_trial(tmp_path, SEARCH.configs(arm)[0]))
+    row = next(line for line in page.text(tmp_path).splitlines() if "Not in the paper, which tunes no rate" in line)
+    assert "not decided: arm 'SGD + ReweightedL2' diverged at every rate of the grid" in row
+
+
+def test_trials_that_tune_are_planned_and_shown(tmp_path):
+    store_tuning(tmp_path, 0.02)
+    lines = page.text(tmp_path).splitlines()
+    assert lines[2].startswith("30 of 229 planned trials are complete")
+    assert "| SGD | 78.26 | 78.51 | 79.01 | 80.01 | 78.01 | 0.02 |" in lines  # the mean of two seeds, by rate
+    store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {})
+    assert page.text(tmp_path).splitlines()[2].startswith("45 of 229 planned trials")
+
+
+BEST = "b8 lr 0.03 SGD"
 
 
 @pytest.mark.parametrize(
-    ("gain_at_best", "spread", "outcome"),
+    ("at_sgds_rate", "spread", "elsewhere", "outcome"),
     [
-        (0.0, 1, "no difference (+0.00, -0.03 to +0.04); the gain is a matter of the rate"),
-        (0.01, 1, "better (+1.00, +0.97 to +1.04); the gain is more than a matter of the rate"),
-        (0.0, 20, "open whether the gain is more than a matter of the rate"),
+        (0.0, 0.0001, 0.0, "the gain is a matter of the rate"),
+        (0.01, 0.0001, 0.0, "the gain is more than a matter of the rate"),
+        (0.0, 0.0001, 0.04, "the gain is more than a matter of the rate"),  # at the rate that suits the metric
+        (0.0, 0.005, 0.0, "open whether the gain is more than a matter of the rate"),
     ],
 )
-def test_the_gain_of_small_batches_is_read_at_the_rate_that_suits_sgd_too(tmp_path, gain_at_best, spread, outcome):
-    best, sweep = "b8 lr 0.03 SGD", sweeps.regimes()
-    store(tmp_path, sweep, {"b8 lr 0.1 SGD + SobolevTilde": 0.015, best: 0.02, f"{best} + ReweightedL2": 0.02})
-    for config, noise in zip(sweep.configs(sweep[f"{best} + SobolevTilde"]), NOISE, strict=True):
-        store_trial(tmp_path, config, score=0.82 + gain_at_best + spread * noise)
-    tilde, reweighted = small_batches(tables(tmp_path))
+def test_the_gain_of_small_batches_is_read_at_the_rates_that_suit_too(
+    tmp_path, at_sgds_rate, spread, elsewhere, outcome
+):
+    sweep = sweeps.regimes()
+    gains = {"b8 lr 0.1 SGD + SobolevTilde": 0.015, BEST: 0.02, f"{BEST} + ReweightedL2": 0.02}
+    store(tmp_path, sweep, gains | {"b8 lr 0.01 SGD + SobolevTilde": elsewhere})
+    store_arm(tmp_path, sweep, f"{BEST} + SobolevTilde", 0.82 + at_sgds_rate, spread)
+    tilde, reweighted = small_batches.conclude(tables(tmp_path)[sweep.name])
     assert tilde.startswith("SobolevTilde, batch 8, rate 0.1: better (+1.50, ")
-    assert "; at 0.03, the rate that suits SGD best there: " in tilde
-    assert f"{outcome}; batch 128, rate 0.1: no difference (" in tilde
-    assert "; no gain to explain; " in reweighted
-    text = page.files(tmp_path)["evidence.md"].decode()
-    assert "On CIFAR-10 at batch 8 and a rate of 0.1, against SGD: SobolevTilde +1.50 points (better), and " in text
+    assert "; at 0.03, which suits SGD best there: " in tilde
+    assert ("at the edge" in tilde) == bool(elsewhere)
+    assert tilde.endswith(outcome)
+    assert reweighted.endswith("; no gain shown, so none to explain")
+    assert f"), {outcome}; ReweightedL2" in page.text(tmp_path)
 
 
-def test_trials_that_tune_are_planned_and_the_page_says_which_rates_they_chose(tmp_path):
-    asked = sweeps.tuned_fashion()
-    for arm in SEARCH.arms:
-        for config in SEARCH.configs(arm):
-            store_trial(tmp_path, config, score=0.8 - abs(arm.config.lr - 0.02) + 0.0001 * (config.seed % 2))
-    text = page.files(tmp_path)["evidence.md"].decode()
-    assert text.splitlines()[2].startswith("30 of 229 planned trials are complete")
-    assert "Rates tried: 0.0025, 0.005, 0.01, 0.02, 0.04. Best: SGD 0.02, SGD + SobolevTilde 0.02, " in text
-    store(tmp_path, tables(tmp_path)[asked.name].sweep, {})
-    assert page.files(tmp_path)["evidence.md"].decode().splitlines()[2].startswith("45 of 229 planned trials")
+@pytest.mark.parametrize(
+    ("large", "word"), [(0.0, "gain more (+1.5"), (0.05, "gain less (-3.5"), (0.015, "as much as")]
+)
+def test_whether_small_batches_gain_most_is_tested_by_seed(tmp_path, large, word):
+    sweep = sweeps.regimes()
+    store(tmp_path, sweep, {"b8 lr 0.1 SGD + SobolevTilde": 0.015, "b128 lr 0.1 SGD + SobolevTilde": large})
+    tilde, _ = small_batches.conclude(tables(tmp_path)[sweep.name])
+    assert word in tilde.split("gain at 8 minus gain at 128: ")[1]
+
+
+def test_trials_that_diverged_are_counted_and_conclude_nothing(tmp_path):
+    sweep = sweeps.regimes()
+    store(tmp_path, sweep, {"b8 lr 0.1 SGD + ReweightedL2": 0.02})
+    for config in sweep.configs(sweep["b8 lr 0.1 SGD"]):
+        diverge(store_trial(tmp_path, config))
+    page_text = page.text(tmp_path)
+    assert (
+        "90 of 229 planned trials are complete, after 0.0 hours of training; 5 of them diverged or collapsed."
+        in page_text
+    )
+    assert "SobolevTilde no claim (no pair of scores; failed: 0 of 5, of the baseline's 5), no gain shown" in page_text
+    assert "| b8 lr 0.1 SGD | 5/5, 5 diverged | - |" in page_text
+    assert "nan" not in page_text
 
 
 def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
@@ -113,6 +181,26 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
         "SobolevTilde lam = 20, as scale, norm kept": "SGD (lam = 0)",
         "SobolevTilde lam = 20, as scale, channels permuted": "SobolevTilde lam = 20, as scale",
     }
-    text = page.files(tmp_path)["evidence.md"].decode()
-    assert "### lambda-fashion-controls" in text
-    assert "1 of 7 sweeps are complete; verdicts on the metrics in them: 4 no difference, 2 worse." in text
+    assert "1 of 6 sweeps are complete; metrics against SGD at the same rate: 4 no difference, 2 worse." in page.text(
+        tmp_path
+    )
+    kept, tilde = "ReweightedL2 lam = 20, norm kept", "SobolevTilde lam = 20, as scale"
+    store(tmp_path, found, worse | {kept: 0.0, f"{tilde}, norm kept": -0.02, f"{tilde}, channels permuted": -0.005})
+    row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
+    assert "30 of 30 | ReweightedL2 lam = 20 (worse): with the norm kept the difference is gone (" in row
+    assert f"{tilde} (worse): with the norm kept the difference remains (-2.0" in row
+    assert "; the order of the channels matters (+1.50" in row
+
+
+def test_a_control_of_a_tuned_arm_meets_sgd_at_the_same_rate(tmp_path):
+    for arm in SEARCH.arms:
+        best = 0.02 if arm.config.metric == "identity" else 0.005
+        for config in SEARCH.configs(arm):
+            store_trial(tmp_path, config, score=0.8 - abs(arm.config.lr - best))
+    store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
+    found = controls._stored("evidence-tuned-fashion", tmp_path)
+    assert [(arm.label, arm.config.lr, arm.baseline) for arm in found.arms] == [
+        ("SGD at 0.005", 0.005, None),
+        ("SGD + ReweightedL2", 0.005, None),
+        ("SGD + ReweightedL2, norm kept", 0.005, "SGD at 0.005"),
+    ]

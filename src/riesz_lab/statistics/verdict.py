@@ -62,7 +62,8 @@ def _claim(comparison: Comparison, words: Mapping[str, str]) -> str:
 
 def _why_not(comparison: Comparison) -> str:
     if (n := comparison.n) < LEAST_PAIRS:
-        pairs = ("there are no pairs of scores yet", "1 pair is too few", f"{n} pairs are too few")[n]
+        none = "no pair of trials has two scores" if comparison.trials else "there are no pairs of scores yet"
+        pairs = (none, "1 pair is too few", f"{n} pairs are too few")[n]
         return f"{pairs}; at least {LEAST_PAIRS} are needed"
     if comparison.p is None:
         if comparison.crossed:

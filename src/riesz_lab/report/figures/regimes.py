@@ -30,8 +30,12 @@ class RegimeMap:
     """The comparisons of one method, by cell."""
 
     method: str
-    against: str
+    against_best: bool  # the plain optimizer at its best rate, or in the same cell
     comparisons: Mapping[Cell, Comparison]
+
+    @property
+    def against(self) -> str:
+        return "SGD at its best rate" if self.against_best else "SGD in the same cell"
 
     @property
     def sizes(self) -> list[int]:
@@ -90,23 +94,19 @@ def regime_maps(table: SweepResult) -> list[RegimeMap]:
     corrected = holm(to_best, max(table.sweep.family, len(table.comparisons)))
     maps = []
     for name in directed:
-        for against, comparisons in (("SGD in the same cell", same), ("SGD at its best rate", corrected)):
+        for against_best, comparisons in ((False, same), (True, corrected)):
             mine = {cell: one for (method, cell), one in comparisons.items() if method == name and one is not None}
             if any(one.n for one in mine.values()):
-                maps.append(RegimeMap(name, against, mine))
+                maps.append(RegimeMap(name, against_best, mine))
     return maps
 
 
-def best_rate(table: SweepResult, size: int) -> float | None:
-    """The rate at which the plain optimizer scores best for a batch size; a rate with a failed trial does not count."""
+def best_rate(table: SweepResult, size: int, metric: str = "identity") -> float | None:
+    """The rate at which a metric scores best for a batch size; one at which a trial diverged does not count."""
     means = {}
     for row in table.rows.values():
-        config = row.arm.config
-        if (
-            (config.metric, config.batch_size) == ("identity", size)
-            and row.scores
-            and len(row.finite) == len(row.scores)
-        ):
+        config, diverged = row.arm.config, len(row.scores) - len(row.finite)
+        if config.metric == metric and config.batch_size == size and row.scores and not diverged:
             means[config.lr] = statistics.fmean(row.finite)
     if not means:
         return None
@@ -134,19 +134,19 @@ def _panel(table: SweepResult, one: RegimeMap, maps: Sequence[tuple[SweepResult,
             column_names=[f"{rate:g}" for rate in one.rates],
             texts=texts,
             hatched=hatched,
-            largest=_end(table, one.against, maps),
+            largest=_end(table, one.against_best, maps),
         ),
     )
 
 
-def _end(table: SweepResult, against: str, maps: Sequence[tuple[SweepResult, RegimeMap]]) -> float | None:
+def _end(table: SweepResult, against_best: bool, maps: Sequence[tuple[SweepResult, RegimeMap]]) -> float | None:
     """One scale for all methods: a collapsed cell must not leave the others without colour, nor noise have it all."""
     times = 100.0 if table.percent else 1.0
     sizes = sorted(
         abs(times * one.difference)
         for other, regime_map in maps
         for one in regime_map.comparisons.values()
-        if other is table and regime_map.against == against and one.n
+        if other is table and regime_map.against_best == against_best and one.n
     )
     return 2 * max(statistics.median(sizes), times * table.sweep.margin) if sizes else None
 

@@ -1,0 +1,65 @@
+"""Is a difference still there once something else is taken out of it? Paired by seed, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.sweeps import ArmResult, SweepResult
+
+Fate = Literal["none", "small", "remains", "gone", "open"]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """A difference, and what is left of it under a control."""
+
+    then: Comparison  # as the paper ran it
+    now: Comparison  # with the other cause on both sides
+    lost: Comparison  # the one minus the other, seed by seed
+
+    @property
+    def fate(self) -> Fate:
+        """What became of the difference.
+
+        none: there was none. small: it is within the margin, so that a control that excludes the margin says nothing
+        of it. remains: it is there, and not shown to be within the margin. gone: it became smaller, and what is left is
+        within the margin or has the other sign. open: the trials do not tell.
+        """
+        if self.then.verdict not in ("better", "worse"):
+            return "none"
+        if self.then.equivalent:
+            return "small"
+        if self.now.verdict == self.then.verdict and not self.now.equivalent:
+            return "remains"
+        excluded = self.now.equivalent or self.now.verdict in {"identical", "better", "worse"}
+        return "gone" if excluded and self.lost.verdict == self.then.verdict else "open"
+
+
+def attribute(pairs: Mapping[str, tuple[SweepResult, ArmResult, SweepResult, ArmResult]]) -> dict[str, Attribution]:
+    """By name: the arm as the paper ran it, and under a control, each with its table; Holm over the names."""
+    lost = holm(
+        {
+            name: paired(gains(after, now), gains(before, then), margin=before.sweep.margin, percent=before.percent)
+            for name, (before, then, after, now) in pairs.items()
+        }
+    )
+    return {name: Attribution(compared(then), compared(now), lost[name]) for name, (_, then, _, now) in pairs.items()}
+
+
+def gains(table: SweepResult, row: ArmResult) -> dict[Hashable, float | None]:
+    """By seed, the difference to the baseline; None where either trial diverged."""
+    assert row.arm.baseline is not None
+    base = table.rows[row.arm.baseline].scores
+    return {
+        seed: None if score is None or base[seed] is None else score - base[seed]  # type: ignore[operator]
+        for seed, score in row.scores.items()
+        if seed in base
+    }
+
+
+def compared(row: ArmResult) -> Comparison:
+    assert row.comparison is not None
+    return row.comparison
