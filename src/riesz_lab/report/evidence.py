@@ -15,7 +15,7 @@ from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.inspection import read_tensors
 from riesz_lab.report.benchmarks import Measurement
-from riesz_lab.report.labels import REST, rank
+from riesz_lab.report.labels import REST, by_number, rank
 from riesz_lab.report.tables import tables
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store, StoredTrial
@@ -85,7 +85,7 @@ class ReportData:
                 methods = settings.setdefault(setting(trial.config), {})
                 methods.setdefault(method(trial.config), []).append(trial)
         return {
-            base: dict(sorted(methods.items(), key=lambda item: (rank(item[1][0].config), item[0])))
+            base: dict(sorted(methods.items(), key=lambda item: (rank(item[1][0].config), by_number(item[0]))))
             for base, methods in settings.items()
         }
 

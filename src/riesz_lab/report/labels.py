@@ -1,5 +1,6 @@
 """Settings and methods in words and colours."""
 
+import re
 from functools import lru_cache
 
 from riesz_lab.config import OWN, Config
@@ -48,6 +49,17 @@ def color(config: Config) -> int:
     return 5 if rank(config) == 4 else COLORS.get(metric_kind(config), 6)
 
 
+def by_number(name: str) -> list[str | float]:
+    """A key that sorts names by the numbers in them.
+
+    Example:
+        >>> sorted(["lam 20", "lam 5", "lam 0.5"], key=by_number)
+        ['lam 0.5', 'lam 5', 'lam 20']
+    """
+    parts = re.split(r"(\d+(?:\.\d+)?)", name)
+    return [float(part) if index % 2 else part for index, part in enumerate(parts)]
+
+
 @lru_cache(maxsize=4096)
 def scale(config: Config) -> str:
     """The setting of a trial in words."""
@@ -60,6 +72,8 @@ def scale(config: Config) -> str:
     ]
     if config.task == "own":
         parts = [_function(config), *(parts[2:] if config.optimizer != OWN else config.model_options)]
+    if config.optimizer == "sgd" and config.momentum == 0:
+        parts.append("no momentum")
     if config.train_limit is not None:
         parts.append(f"{config.train_limit:,} training images")
     if config.max_steps is not None:

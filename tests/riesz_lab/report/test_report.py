@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from riesz_lab.recipes import recipe
 from riesz_lab.report import page, picture, plotting, report
 from riesz_lab.report.comparison_view import comparison_table, comparisons_csv
 from riesz_lab.report.figures import FIGURES
+from riesz_lab.report.labels import scale
 from riesz_lab.report.markdown import markdown
 from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
@@ -126,6 +128,17 @@ def test_seeds_beyond_the_plan_count(tmp_path):
     store_sweep(tmp_path, "regularity-mini", trials=4)
     table = report.read(tmp_path).tables[0]
     assert {found.n for found in table.comparisons.values()} == {4}
+
+
+def test_methods_are_ordered_by_their_numbers_and_settings_told_apart_by_momentum(tmp_path):
+    base = sweep("lambda-fashion-mini").arms[0].config
+    for momentum, lam, seed in product((0.9, 0.0), (20.0, 5.0, 0.5), range(2)):
+        metric = f"reweighted-l2(lam={lam})"
+        store_trial(tmp_path, replace(base, metric=metric, momentum=momentum, seed=seed))
+    settings = report.read(tmp_path).settings
+    ordered = [f"ReweightedL2, lam {lam}" for lam in ("0.5", "5", "20")]
+    assert [list(methods) for methods in settings.values()] == [ordered, ordered]
+    assert sorted(", no momentum" in scale(config) for config in settings) == [False, True]
 
 
 def test_trials_of_no_sweep_are_compared_at_equal_settings(tmp_path):
