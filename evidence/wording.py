@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from riesz_lab.statistics import Comparison
+from riesz_lab.statistics.verdict import format_signed
 from riesz_lab.sweeps import ArmResult, SweepResult
 
 
@@ -14,8 +15,8 @@ def metrics(table: SweepResult) -> Iterable[ArmResult]:
 
 
 def points(difference: float) -> str:
-    """In points, with its sign; zero has none of its own."""
-    return f"{round(100 * difference, 2) + 0.0:+.2f}"
+    """In points, with its sign; zero, up to rounding, has none of its own."""
+    return format_signed(round(difference, 9), percent=True)
 
 
 def interval(comparison: Comparison) -> str:
