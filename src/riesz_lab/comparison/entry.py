@@ -162,5 +162,6 @@ def _answer(trials: Trials, sweep: Sweep, margin: Margin) -> Answer:
 
 def _default_say() -> Callable[[str], None]:
     """Print where somebody is watching: at a prompt, or in a notebook."""
-    watched = hasattr(sys, "ps1") or "ipykernel" in sys.modules
+    ipython = sys.modules.get("IPython")  # that it is imported says nothing: a library may have done so
+    watched = hasattr(sys, "ps1") or (ipython is not None and ipython.get_ipython() is not None)
     return (lambda line: print(line, flush=True)) if watched else (lambda line: None)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -290,6 +291,7 @@ def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(place, tmp_pa
     def train(attach, seed):
         return torch.rand(()) + isinstance(start(attach)[2], riesz.Attachment)
 
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))  # imported, and no notebook
     answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path)
     assert capsys.readouterr().out == ""
     assert repr(answer).splitlines()[0] == answer.answers[0]
@@ -298,7 +300,7 @@ def test_in_a_notebook_the_answer_is_words_and_progress_is_printed(place, tmp_pa
     if place == "prompt":
         monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     else:
-        monkeypatch.setitem(sys.modules, "ipykernel", sys)
+        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
     riesz_lab.compare(train, metrics=["sobolev-tilde"], seeds=3, runs=tmp_path, fresh=True)
     assert "1/6 plain, seed 0: score" in capsys.readouterr().out
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -28,13 +27,14 @@ from riesz.backends.triton import verify
 from riesz.backends.triton.direct import direct_, implementation
 from riesz.backends.triton.fast_path import TritonFastPath
 from riesz.backends.triton.kernels import DTYPES
+from riesz.layout.memoize import memoized
 
 
 def _is_interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-@lru_cache(maxsize=2)
+@memoized
 def _why_missing(interpreted: bool) -> str | None:
     if not interpreted and torch.version.cuda is None and torch.version.hip is None:
         return "this torch is built without CUDA and HIP"
