@@ -197,6 +197,7 @@ def shifted(*differences):
         (shifted(0.01, 0.02), "no claim", "2 pairs are too few; at least 3 are needed"),
         (shifted(0.01), "no claim", "1 pair is too few"),
         ({}, "no claim", "there are no pairs of scores yet"),
+        (dict.fromkeys(range(5)), "no claim", "no pair of trials has two scores; .* diverged: 5 of 5 trials"),
         (
             shifted(0.0010, 0.0011, 0.0009, 0.0012, 0.001),
             "better",
