@@ -11,6 +11,9 @@ from riesz_lab.sweeps import ArmResult, SweepResult
 
 Fate = Literal["none", "small", "remains", "gone", "open"]
 
+OPEN = ("no evidence", "no claim")
+"""Verdicts that exclude nothing; trials that diverged allow no claim, however close the others are."""
+
 
 @dataclass(frozen=True)
 class Attribution:
@@ -34,8 +37,7 @@ class Attribution:
             return "small"
         if self.now.verdict == self.then.verdict and not self.now.equivalent:
             return "remains"
-        excluded = self.now.equivalent or self.now.verdict in {"identical", "better", "worse"}
-        return "gone" if excluded and self.lost.verdict == self.then.verdict else "open"
+        return "gone" if self.now.verdict not in OPEN and self.lost.verdict == self.then.verdict else "open"
 
 
 def attribute(pairs: Mapping[str, tuple[SweepResult, ArmResult, SweepResult, ArmResult]]) -> dict[str, Attribution]:

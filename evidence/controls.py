@@ -15,7 +15,7 @@ from pathlib import Path
 
 import riesz
 from evidence import TRIALS, sweeps
-from evidence.attribution import attribute, compared
+from evidence.attribution import OPEN, attribute, compared
 from evidence.tables import is_decided, tables
 from evidence.wording import metrics, numbers
 from riesz_lab.errors import ConfigError
@@ -23,7 +23,6 @@ from riesz_lab.sweeps import Arm, Sweep, SweepResult
 
 CONTROLLED = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.tuned_fashion, sweeps.regimes)
 """Not `plain_sgd_matched`, which is a control itself."""
-
 
 KEPT, PERMUTED = ", norm kept", ", channels permuted"
 
@@ -84,8 +83,9 @@ def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
         line = f"{label} ({one.then.verdict}): with the norm kept the difference {outcome} ({numbers(one.now)})"
         if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
             order = compared(permuted)
-            matters = {"no difference": "does not matter", "better": "matters", "worse": "matters"}
-            line += f"; the order of the channels {matters.get(order.verdict, 'may matter or not')} ({numbers(order)})"
+            matters = "matters" if order.verdict in ("better", "worse") else "does not matter"
+            line += f"; the order of the channels {'may matter or not' if order.verdict in OPEN else matters}"
+            line += f" ({numbers(order)})"
         lines.append(line)
     return lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import riesz
-from evidence.attribution import Attribution, attribute, compared, gains
+from evidence.attribution import OPEN, Attribution, attribute, compared, gains
 from evidence.wording import metrics, numbers
 from riesz_lab.report.figures.regimes import best_rate, regime_maps
 from riesz_lab.statistics import Comparison, holm, paired
@@ -45,8 +45,7 @@ class SmallBatches:
         assert self.each_at_best is not None
         if fate == "remains" or (self.each_at_best.verdict == "better" and not self.each_at_best.equivalent):
             return "the gain is more than a matter of the rate"
-        settled = self.each_at_best.equivalent or self.each_at_best.verdict in {"identical", "worse"}
-        if fate == "gone" and settled:
+        if fate == "gone" and self.each_at_best.verdict not in OPEN:
             return "the gain is a matter of the rate"
         return "open whether the gain is more than a matter of the rate"
 

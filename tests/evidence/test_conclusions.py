@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from evidence import controls, page, small_batches, sweeps
+from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
 from evidence.tables import SEARCH, tables
 
@@ -65,6 +67,16 @@ def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tm
     assert lines["ReweightedL2 lam = 5"].startswith("the gain is more than step length; better (+1.0")
     assert lines["ReweightedL2 lam = 20"].startswith("open whether the gain is more than step length; no evidence (")
     assert lines["SobolevTilde lam = 5, as scale"].startswith("the gain is no larger than the margin: nothing to")
+
+
+def test_a_control_in_which_trials_diverged_attributes_nothing(tmp_path):
+    store(tmp_path, sweeps.plain_sgd(), {"plain SGD 0.02": 0.01, "ReweightedL2 lam = 1": 0.01})
+    found = tables(tmp_path)
+    then, now = (
+        found[f"evidence-plain-sgd{kind}"].rows["ReweightedL2 lam = 1"].comparison for kind in ("", "-matched")
+    )
+    assert Attribution(then, now, then).fate == "gone"
+    assert Attribution(then, replace(now, diverged=(1, 0)), then).fate == "open"
 
 
 def store_tuning(runs, best):
