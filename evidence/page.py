@@ -65,7 +65,8 @@ def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> 
         "",
         "Everything on this page is computed from the raw trials in `evidence/trials` by `make evidence`. Questions,"
         " arms, seeds, tests and the stopping rule were fixed before the trials:"
-        " [the protocol](../evidence/PROTOCOL.md), which lists what was changed since, when and why. A verdict counts when all trials of its sweep are complete.",
+        " [the protocol](../evidence/PROTOCOL.md), which lists what was changed since, when"
+        " and why. A verdict counts when all trials of its sweep are complete.",
         "",
         "## Claims",
         "",
