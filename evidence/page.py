@@ -115,16 +115,17 @@ def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
     failed = sum(score is None or score <= CHANCE for score in scores)
     hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
     decided = [claim for claim in CLAIMS if is_decided(by_name[claim.sweep().name])]
-    counted = count_verdicts(row for table in _at_one_rate(by_name) if is_decided(table) for row in metrics(table))
+    rows = [row for table in _at_one_rate(by_name) if is_decided(table) for row in metrics(table)]
     small = "Whether small batches gain most on CIFAR-10 is not decided: its trials are not complete."
     if is_decided(by_name["evidence-regimes"]):
         small = small_batches.in_short(by_name["evidence-regimes"])
     return [
-        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
-        f" {failed} of them diverged or collapsed.",
-        f"{len(decided)} of {len(CLAIMS)} sweeps are complete; metrics against SGD at the same rate: {counted}.",
         _lead(by_name["evidence-lambda-fashion"]),
         small,
+        f"In all complete sweeps ({len(decided)} of {len(CLAIMS)}), against SGD at the same rate,"
+        f" {count_verdicts(rows)}.",
+        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
+        f" {failed} of them diverged or collapsed.",
         "The paper's networks at full scale, its segmentation and its image synthesis were not trained here.",
     ]
 
@@ -138,10 +139,10 @@ def _lead(table: SweepResult) -> str:
     differences, pairs = [c.difference for c in seen], [c.n for c in seen]
     on, verdicts = "A first look, not a verdict: on", ""
     if is_decided(table):
-        on, verdicts = "On", f"of {len(rows)} settings {count_verdicts(rows)}; "
+        on, verdicts = "On", f"{count_verdicts(rows)}; "
     return (
         f"{on} Fashion-MNIST by the paper's protocol, {verdicts}the mean differences to SGD lie between"
-        f" {points(min(differences))} and {points(max(differences))} points"
+        f" {points(min(differences))} and {points(max(differences))} points of accuracy"
         f" ({' to '.join(map(str, sorted({min(pairs), max(pairs)})))} pairs for each setting)."
     )
 

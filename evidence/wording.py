@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.verdict import format_signed
+from riesz_lab.statistics.verdict import Verdict, format_signed
 from riesz_lab.sweeps import ArmResult, SweepResult
 
 
@@ -36,7 +37,22 @@ def numbers(comparison: Comparison, failures: bool = True) -> str:
     return "; ".join(parts)
 
 
+SAID: dict[Verdict, tuple[str, str]] = {
+    "better": ("is better", "are better"),
+    "worse": ("is worse", "are worse"),
+    "no difference": ("is equal within the margin", "are equal within the margin"),
+    "no evidence": ("shows no evidence of a difference", "show no evidence of a difference"),
+    "identical": ("is identical", "are identical"),
+    "no claim": ("allows no claim", "allow no claim"),
+}
+"""What a sentence says of one setting, and of several, with a verdict."""
+
+
 def count_verdicts(rows: Iterable[ArmResult]) -> str:
-    """How many came out which way."""
-    verdicts = [row.comparison.verdict for row in rows if row.comparison]
-    return ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)) or "none yet"
+    """How many came out which way, in words that end a sentence."""
+    counts = Counter(row.comparison.verdict for row in rows if row.comparison)
+    parts = [f"{n} {SAID[verdict][n > 1]}" for verdict, n in counts.items()]
+    if not parts:
+        return "no setting is decided"
+    parts[0] = parts[0].replace(" ", f" of {counts.total()} settings ", 1)
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
