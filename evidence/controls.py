@@ -13,18 +13,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import riesz
 from evidence import TRIALS, sweeps
 from evidence.attribution import OPEN, attribute, compared
 from evidence.tables import is_decided, tables
 from evidence.wording import metrics, numbers
 from riesz_lab.errors import ConfigError
-from riesz_lab.sweeps import Arm, Sweep, SweepResult
+from riesz_lab.sweeps import Arm, Sweep, SweepResult, methods
 
 CONTROLLED = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.tuned_fashion, sweeps.regimes)
 """Not `plain_sgd_matched`, which is a control itself."""
 
-KEPT, PERMUTED = ", norm kept", ", channels permuted"
+KEPT, PERMUTED = (f", {methods.CONTROLS[control]}" for control in ("norm", "permuted"))
 
 
 def name_of(sweep: str) -> str:
@@ -65,9 +64,9 @@ def _controlled(sweep: Sweep, arm: Arm) -> Iterator[Arm]:
         plain = Arm(f"{plain.label} at {arm.config.lr:g}", replace(plain.config, lr=arm.config.lr))
     yield plain
     yield replace(arm, baseline=None)  # it is compared in its own sweep
-    yield Arm(arm.label + KEPT, replace(arm.config, control="norm"), plain.label)
-    if not isinstance(riesz.metric(arm.config.metric), riesz.ReweightedL2):  # does not depend on channel order
-        yield Arm(arm.label + PERMUTED, replace(arm.config, control="permuted"), arm.label)
+    for config in methods.controls_of(arm.config):
+        against = arm.label if config.control == "permuted" else plain.label
+        yield Arm(f"{arm.label}, {methods.CONTROLS[config.control]}", config, against)
 
 
 def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:

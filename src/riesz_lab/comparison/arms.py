@@ -15,7 +15,7 @@ from riesz_lab.comparison.function import UserFunction
 from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps import Arm
-from riesz_lab.sweeps.methods import baseline, method
+from riesz_lab.sweeps.methods import baseline, controls_of, method
 from riesz_lab.utils.options import parse
 
 RESERVED = ("score", "better")
@@ -138,9 +138,7 @@ def _arms(base: Config, metrics: list[str], controls: bool, where: str) -> Itera
         directed = replace(base, metric=metric)
         configs.append(directed)
         if controls:
-            configs.append(replace(directed, control="norm"))
-            if not isinstance(riesz.metric(metric), riesz.ReweightedL2):  # does not depend on channel order
-                configs.append(replace(directed, control="permuted"))
+            configs += controls_of(directed)
     # Named and paired as the report does with what it finds in the store, so that both say the same.
     names = [method(config) for config in configs]
     for name, config in zip(names, configs, strict=True):

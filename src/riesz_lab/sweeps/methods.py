@@ -1,6 +1,6 @@
 """Names of methods: what sets the trials of one setting apart, and which of them is compared with which."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -54,6 +54,16 @@ def method(config: Config) -> str:
     if config.smooth_epochs is not None:
         parts.append(f"first {config.smooth_epochs} epochs")
     return ", ".join(parts)
+
+
+def controls_of(directed: Config) -> Iterator[Config]:
+    """The controls of a metric: the gradient's norm kept, and the channels permuted.
+
+    ReweightedL2 needs no permuted one: it does not depend on channel order.
+    """
+    yield replace(directed, control="norm")
+    if not isinstance(riesz.metric(directed.metric), riesz.ReweightedL2):
+        yield replace(directed, control="permuted")
 
 
 def baseline(config: Config, names: Collection[str]) -> str | None:

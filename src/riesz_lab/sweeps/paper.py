@@ -16,6 +16,7 @@ from typing import Any
 from riesz_lab.config import Config, MetricText
 from riesz_lab.recipes import recipe
 from riesz_lab.sweeps.definition import Arm, Sweep, by_name
+from riesz_lab.sweeps.methods import CONTROLS, controls_of
 
 TILDE, REWEIGHTED = MetricText("sobolev-tilde(lam=1.0)"), MetricText("reweighted-l2(lam=1.0)")
 LS = MetricText("laplacian-smoothing(sigma=0.5)")
@@ -96,16 +97,17 @@ def directed(base: Config, ls: Config, smooth_epochs: int) -> tuple[Arm, ...]:
 def controlled(base: Config) -> tuple[Arm, ...]:
     """What remains of the effect when step length, or the order of the channels, is taken out of it.
 
-    ReweightedL2 needs no permuted form: it does not depend on channel order. The second lam is one where SobolevTilde
-    is far from a plain mean and its kernel still positive (lam = 1 is nearly one).
+    The second lam is one where SobolevTilde is far from a plain mean and its kernel still positive (lam = 1 is nearly
+    one).
     """
     arms = [Arm("SGD", base)]
     metrics = {f"SobolevTilde {lam:g}": MetricText(f"sobolev-tilde(lam={lam})") for lam in (1.0, 0.05)}
     for name, metric in (metrics | {"ReweightedL2": REWEIGHTED}).items():
-        arms.append(Arm(name, replace(base, metric=metric), "SGD"))
-        arms.append(Arm(f"{name}, norm kept", replace(base, metric=metric, control="norm"), "SGD"))
-        if metric != REWEIGHTED:
-            arms.append(Arm(f"{name}, channels permuted", replace(base, metric=metric, control="permuted"), name))
+        directed = replace(base, metric=metric)
+        arms.append(Arm(name, directed, "SGD"))
+        for config in controls_of(directed):
+            against = name if config.control == "permuted" else "SGD"
+            arms.append(Arm(f"{name}, {CONTROLS[config.control]}", config, against))
     return tuple(arms)
 
 
