@@ -18,12 +18,13 @@ from evidence.attribution import OPEN, attribute, compared
 from evidence.tables import is_decided, tables
 from evidence.wording import metrics, numbers
 from riesz_lab.errors import ConfigError
-from riesz_lab.sweeps import Arm, Sweep, SweepResult, methods
+from riesz_lab.sweeps import Arm, Sweep, SweepResult
+from riesz_lab.sweeps.controls import CONTROLS, controls_of
 
 CONTROLLED = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.tuned_fashion, sweeps.regimes)
 """Not `plain_sgd_matched`, which is a control itself."""
 
-KEPT, PERMUTED = (f", {methods.CONTROLS[control]}" for control in ("norm", "permuted"))
+KEPT, PERMUTED = (f", {CONTROLS[control]}" for control in ("norm", "permuted"))
 
 
 def name_of(sweep: str) -> str:
@@ -64,9 +65,9 @@ def _controlled(sweep: Sweep, arm: Arm) -> Iterator[Arm]:
         plain = Arm(f"{plain.label} at {arm.config.lr:g}", replace(plain.config, lr=arm.config.lr))
     yield plain
     yield replace(arm, baseline=None)  # it is compared in its own sweep
-    for config in methods.controls_of(arm.config):
+    for config in controls_of(arm.config):
         against = arm.label if config.control == "permuted" else plain.label
-        yield Arm(f"{arm.label}, {methods.CONTROLS[config.control]}", config, against)
+        yield Arm(f"{arm.label}, {CONTROLS[config.control]}", config, against)
 
 
 def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:

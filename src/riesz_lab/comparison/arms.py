@@ -15,7 +15,8 @@ from riesz_lab.comparison.function import UserFunction
 from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps import Arm
-from riesz_lab.sweeps.methods import baseline, controls_of, method
+from riesz_lab.sweeps.controls import controls_of
+from riesz_lab.sweeps.methods import baseline, method
 from riesz_lab.utils.options import parse
 
 RESERVED = ("score", "better")

@@ -1,11 +1,12 @@
 """Names of methods: what sets the trials of one setting apart, and which of them is compared with which."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from functools import lru_cache
 
 import riesz
 from riesz_lab.config import OWN, Config
+from riesz_lab.sweeps.controls import CONTROLS
 
 PLAIN: dict[str, object] = {
     "metric": "identity", "direction": "output", "layers": "conv", "control": "none", "smooth_epochs": None,
@@ -14,7 +15,6 @@ PLAIN: dict[str, object] = {
 """The fields that define a method, at their values for the plain optimizer."""
 
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", OWN: "plain"}
-CONTROLS = {"norm": "norm kept", "permuted": "channels permuted"}
 
 
 def setting(config: Config) -> Config:
@@ -54,16 +54,6 @@ def method(config: Config) -> str:
     if config.smooth_epochs is not None:
         parts.append(f"first {config.smooth_epochs} epochs")
     return ", ".join(parts)
-
-
-def controls_of(directed: Config) -> Iterator[Config]:
-    """The controls of a metric: the gradient's norm kept, and the channels permuted.
-
-    ReweightedL2 needs no permuted one: it does not depend on channel order.
-    """
-    yield replace(directed, control="norm")
-    if not isinstance(riesz.metric(directed.metric), riesz.ReweightedL2):
-        yield replace(directed, control="permuted")
 
 
 def baseline(config: Config, names: Collection[str]) -> str | None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from riesz_lab.config import Config, MetricText
 from riesz_lab.recipes import recipe
+from riesz_lab.sweeps.controls import CONTROLS, controls_of
 from riesz_lab.sweeps.definition import Arm, Sweep, by_name
-from riesz_lab.sweeps.methods import CONTROLS, controls_of
 
 TILDE, REWEIGHTED = MetricText("sobolev-tilde(lam=1.0)"), MetricText("reweighted-l2(lam=1.0)")
 LS = MetricText("laplacian-smoothing(sigma=0.5)")
