@@ -14,6 +14,7 @@ from riesz_lab.errors import printable
 from riesz_lab.report.content import Cell, Table, number
 from riesz_lab.report.labels import scale, score_label
 from riesz_lab.statistics import Comparison, components, format_p
+from riesz_lab.statistics.verdict import without_noise
 from riesz_lab.store.export import csv_text, defuse
 from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.sweeps.tuning import Choice
@@ -151,7 +152,7 @@ def _cells(row: ArmResult, role: str, percent: bool) -> list[Cell | str]:
 
 def _difference_cells(comparison: Comparison, times: float, digits: int) -> list[Cell | str]:
     return [
-        Cell(f"{times * comparison.difference:+.{digits}f}", comparison.difference),
+        Cell(f"{without_noise(times * comparison.difference):+.{digits}f}", comparison.difference),
         " to ".join(f"{times * end:+.{digits}f}" for end in comparison.interval or ()),
         *("" if p is None else Cell(format_p(p), p) for p in (comparison.p, comparison.p_holm)),
         f"{comparison.wins} / {comparison.ties} / {comparison.losses}",

@@ -110,7 +110,7 @@ def paired(
         >>> sgd = {0: 0.912, 1: 0.905, 2: 0.917, 3: 0.909}
         >>> directed = {0: 0.921, 1: 0.917, 2: 0.928, 3: 0.918}
         >>> print(paired(sgd, directed, margin=0.002).sentence)
-        better by 1.03 points (95% interval +0.79 to +1.26, p = 0.00085, 4 pairs)
+        better by 1.02 points (95% interval +0.79 to +1.26, p = 0.00085, 4 pairs)
     """
     if not (math.isfinite(margin) and margin > 0):
         raise ValueError(f"margin: expected a number above 0, in the unit of the scores, got {margin!r}")

@@ -118,8 +118,19 @@ def format_signed(value: float, percent: bool) -> str:
     return ("-" if scaled < 0 else "+") + _digits(abs(scaled))
 
 
+def without_noise(value: float) -> float:
+    """To ten significant digits, so that one difference is rounded the same wherever it is printed.
+
+    Example:
+        >>> 0.1 + 0.2, without_noise(0.1 + 0.2)
+        (0.30000000000000004, 0.3)
+    """
+    return float(f"{value:.10g}")
+
+
 def _digits(value: float) -> str:
     """Two decimals, or two significant digits where those would hide the value."""
+    value = without_noise(value)
     if value == 0 or value >= 0.01:
         return f"{value:.2f}"
     return f"{value:.{1 - math.floor(math.log10(value))}f}"

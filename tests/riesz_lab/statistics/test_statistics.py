@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from riesz_lab.statistics import adjusted, components, crossed, holm, independent, paired
+from riesz_lab.statistics.verdict import format_signed, format_size
 
 
 def by_seed(values):
@@ -310,6 +311,13 @@ def test_components_tell_where_the_spread_comes_from():
     assert found.data == pytest.approx(0.01, rel=0.3)
     assert found.rest == pytest.approx(0.005, rel=0.1)
     assert components({(i, i): 0.9 for i in range(5)}) is None
+
+
+def test_one_difference_is_rounded_the_same_way_however_it_was_computed():
+    tie = 0.00025  # of a point, 0.025: the last bit decides between 0.02 and 0.03
+    around = (math.nextafter(tie, 0), tie, math.nextafter(tie, 1))
+    assert {format_signed(value, percent=True) for value in around} == {"+0.03"}
+    assert {format_size(value, percent=True) for value in around} == {"0.03 points"}
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, math.nan, math.inf])

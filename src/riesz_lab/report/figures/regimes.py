@@ -15,6 +15,7 @@ from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
 from riesz_lab.statistics import Comparison, holm
+from riesz_lab.statistics.verdict import without_noise
 from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.utils.amounts import count
 
@@ -154,7 +155,7 @@ def _end(table: SweepResult, against_best: bool, maps: Sequence[tuple[SweepResul
 def _text(comparison: Comparison, times: float) -> str:
     if comparison.n == 0:
         return "failed" if comparison.trials else "not run"
-    text = f"{times * comparison.difference:+.2f}"
+    text = f"{without_noise(times * comparison.difference):+.2f}"
     if comparison.interval is not None:
         text += f"\n±{times * (comparison.interval[1] - comparison.interval[0]) / 2:.2f}"
     base, method = comparison.collapsed
