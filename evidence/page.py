@@ -126,7 +126,7 @@ def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
         _lead(by_name["evidence-lambda-fashion"]),
         small,
         f"In all complete sweeps that compare with SGD at the same rate ({len(decided)} of {len(run)}),"
-        f" {count_verdicts(rows)}.",
+        f" {count_verdicts(rows)}{_against_longer_steps(by_name['evidence-plain-sgd-matched'])}.",
         f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
         f" {failed} of them diverged or collapsed.",
         "The paper's networks at full scale, its segmentation and its image synthesis were not trained here.",
@@ -148,6 +148,14 @@ def _lead(table: SweepResult) -> str:
         f" {points(min(differences))} and {points(max(differences))} points of accuracy"
         f" ({' to '.join(map(str, sorted({min(pairs), max(pairs)})))} pairs for each setting)."
     )
+
+
+def _against_longer_steps(table: SweepResult) -> str:
+    """The end of a sentence: what the metrics are worth beside a larger rate, once it is decided."""
+    if not is_decided(table):
+        return ""
+    verdicts = count_verdicts(metrics(table))
+    return f"; against plain SGD at a larger rate, whose step along the mean is as long as theirs, {verdicts}"
 
 
 def _count(table: SweepResult) -> tuple[int, int]:
