@@ -155,7 +155,7 @@ def _against_longer_steps(table: SweepResult) -> str:
     if not is_decided(table):
         return ""
     verdicts = count_verdicts(metrics(table))
-    return f"; against plain SGD at a larger rate, whose step along the mean is as long as theirs, {verdicts}"
+    return f"; against plain SGD at a larger rate, whose step along the mean is about as long as theirs, {verdicts}"
 
 
 def _count(table: SweepResult) -> tuple[int, int]:

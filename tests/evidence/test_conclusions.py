@@ -70,7 +70,7 @@ def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tm
     counted = (
         "1 of 4 settings is equal within the margin, 1 is better, 1 shows no evidence of a difference and 1 is worse."
     )
-    assert f"whose step along the mean is as long as theirs, {counted}" in page.text(tmp_path)
+    assert f"whose step along the mean is about as long as theirs, {counted}" in page.text(tmp_path)
 
 
 def test_a_control_in_which_trials_diverged_attributes_nothing(tmp_path):
