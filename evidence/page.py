@@ -18,6 +18,7 @@ from evidence.tables import MISSING, is_decided, planned, tables, tuned_rates, w
 from evidence.wording import count_verdicts, interval, metrics, points
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
+from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
 from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
@@ -31,24 +32,27 @@ DOCS = ROOT / "docs"
 PICTURES = {"evidence-lambda-fashion": "evidence-lambda.svg", "evidence-regimes": "evidence-regimes.svg"}
 """The figure of a sweep's section; that of lam has a panel for each dataset."""
 
+PAPER_PROTOCOL = {"Fashion-MNIST": sweeps.lambda_fashion, "MNIST": sweeps.lambda_mnist}
+
 
 def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
     by_name = _tables(trials)
     # Of one seed, a line through noise looks like a trend.
-    lambdas = [by_name[f"evidence-lambda-{data}"] for data in ("fashion", "mnist")]
+    lambdas = [by_name[make().name] for make in PAPER_PROTOCOL.values()]
     lambdas = [table for table in lambdas if table.complete]
     figures = {
         "evidence-lambda.svg": lambda_figure(lambdas),
         "evidence-regimes.svg": regime_figure([by_name["evidence-regimes"]]),
     }
-    pictures = {name: draw(figure, "svg") for name, figure in figures.items() if figure and figure.panels}
-    return {"evidence.md": _page(by_name, trials, set(pictures)).encode(), **pictures}
+    drawn = {name: figure for name, figure in figures.items() if figure and figure.panels}
+    pictures = {name: draw(figure, "svg") for name, figure in drawn.items()}
+    return {"evidence.md": _page(by_name, trials, drawn).encode(), **pictures}
 
 
 def text(trials: Path = TRIALS) -> str:
     """The page alone."""
-    return _page(_tables(trials), trials, set())
+    return _page(_tables(trials), trials, {})
 
 
 def _tables(trials: Path) -> dict[str, SweepResult]:
@@ -57,7 +61,7 @@ def _tables(trials: Path) -> dict[str, SweepResult]:
     return by_name | {one.name: results(one, store) for one in controls.all_controls(by_name)}
 
 
-def _page(by_name: dict[str, SweepResult], trials: Path, pictures: set[str]) -> str:
+def _page(by_name: dict[str, SweepResult], trials: Path, pictures: dict[str, Figure]) -> str:
     store = Store(trials)
     measured = regularity.measure(_at_one_rate(by_name))
     lines = [
@@ -123,7 +127,7 @@ def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
     if is_decided(by_name["evidence-regimes"]):
         small = small_batches.in_short(by_name["evidence-regimes"])
     return [
-        _lead(by_name["evidence-lambda-fashion"]),
+        _lead(by_name),
         small,
         f"In all complete sweeps that compare with SGD at the same rate ({len(decided)} of {len(run)}),"
         f" {count_verdicts(rows)}{_against_longer_steps(by_name['evidence-plain-sgd-matched'])}.",
@@ -133,20 +137,25 @@ def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
     ]
 
 
-def _lead(table: SweepResult) -> str:
-    """On the one experiment that was run as the paper did."""
+def _lead(by_name: dict[str, SweepResult]) -> str:
+    """On the one experiment that was run as the paper did, for each of its datasets."""
+    run = [(data, by_name[make().name]) for data, make in PAPER_PROTOCOL.items()]
+    said = [sentence for data, table in run if (sentence := _on(data, table))]
+    return f"By the paper's protocol, {'; '.join(said)}." if said else "No pair of trials is complete yet."
+
+
+def _on(data: str, table: SweepResult) -> str:
+    """Verdicts, or that there are none yet, and the range of the differences; empty without a pair."""
     rows = list(metrics(table))
     seen = [row.comparison for row in rows if row.comparison and row.comparison.n]
     if not seen:
-        return "No pair of trials is complete yet."
+        return ""
     differences, pairs = [c.difference for c in seen], [c.n for c in seen]
-    on, verdicts = "A first look, not a verdict: on", ""
-    if is_decided(table):
-        on, verdicts = "On", f"{count_verdicts(rows)}; "
+    verdicts, look = (count_verdicts(rows), "") if is_decided(table) else ("nothing is decided yet", "a first look: ")
+    number = " to ".join(map(str, sorted({min(pairs), max(pairs)})))
     return (
-        f"{on} Fashion-MNIST by the paper's protocol, {verdicts}the mean differences to SGD lie between"
-        f" {points(min(differences))} and {points(max(differences))} points of accuracy"
-        f" ({' to '.join(map(str, sorted({min(pairs), max(pairs)})))} pairs for each setting)."
+        f"on {data} {verdicts} ({look}mean differences to SGD from {points(min(differences))} to"
+        f" {points(max(differences))} points, {number} pairs each)"
     )
 
 
@@ -208,13 +217,13 @@ def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
     return f"| {REGULARITY} | {tested} | {done} of {wanted} | {look}{seen} |"
 
 
-def _section(name: str, table: SweepResult, pictures: set[str]) -> list[str]:
+def _section(name: str, table: SweepResult, pictures: dict[str, Figure]) -> list[str]:
     about = table.sweep.about
     lines = [f"### {name.removeprefix('evidence-')}", "", f"{about[0].upper()}{about[1:]}.", ""]
     if not _count(table)[0]:
         return [*lines, "No trial is complete yet.", ""]
-    if (picture := PICTURES.get(name)) in pictures:
-        lines += [f"![{about}]({picture})", ""]
+    if figure := pictures.get(picture := PICTURES.get(name, "")):
+        lines += [f"![{figure.alt}]({picture})", "", figure.caption, ""]
     lines += ["| arm | trials | mean ± sd, % | difference | 95% interval |", "| --- | --- | --- | --- | --- |"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")

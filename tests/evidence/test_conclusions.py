@@ -54,6 +54,24 @@ def test_a_claim_is_confirmed_denied_contradicted_or_undecided(tmp_path):
     assert "; one test alone detects " in undecided
 
 
+def test_the_summary_leads_with_the_papers_protocol_on_both_datasets(tmp_path):
+    fashion, mnist = sweeps.lambda_fashion(), sweeps.lambda_mnist()
+    assert page.text(tmp_path).splitlines()[2] == "No pair of trials is complete yet."
+    store(tmp_path, fashion, {"ReweightedL2 lam = 1": 0.01, "ReweightedL2 lam = 20": -0.01})
+    on_fashion = (
+        "By the paper's protocol, on Fashion-MNIST 1 of 6 settings is better, 4 are equal within the margin and 1 is"
+        " worse (mean differences to SGD from -1.00 to +1.00 points, 5 pairs each)"
+    )
+    assert page.text(tmp_path).splitlines()[2] == f"{on_fashion}."
+    for label, score in {"SGD (lam = 0)": 0.8, "ReweightedL2 lam = 5": 0.803}.items():
+        store_arm(tmp_path, mnist, label, score)
+    on_mnist = (
+        "on MNIST nothing is decided yet (a first look: mean differences to SGD from +0.30 to +0.30 points, 5 pairs"
+        " each)"
+    )
+    assert page.text(tmp_path).splitlines()[2] == f"{on_fashion}; {on_mnist}."
+
+
 def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tmp_path):
     gains = {
         "plain SGD 0.02": 0.01, "ReweightedL2 lam = 1": 0.01,
