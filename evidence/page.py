@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evidence import TRIALS, controls, regularity, small_batches, sweeps
@@ -23,7 +23,7 @@ from riesz_lab.report.figures.lambda_sweep import lambda_figure
 from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
 from riesz_lab.store import Store
-from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep
+from riesz_lab.sweeps import ArmResult, Sweep, SweepResult, costs, results, sweep
 from riesz_lab.sweeps.paper import CHANCE
 
 ROOT = Path(__file__).parents[1]
@@ -38,16 +38,20 @@ PAPER_PROTOCOL = {"Fashion-MNIST": sweeps.lambda_fashion, "MNIST": sweeps.lambda
 def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
     by_name = _tables(trials)
-    # Of one seed, a line through noise looks like a trend.
-    lambdas = [by_name[make().name] for make in PAPER_PROTOCOL.values()]
-    lambdas = [table for table in lambdas if table.complete]
+    # Of one seed, a line through noise looks like a trend, and the rate that suits SGD is anyone's guess.
+    complete = {name: table for name, table in by_name.items() if table.complete}
     figures = {
-        "evidence-lambda.svg": lambda_figure(lambdas),
-        "evidence-regimes.svg": regime_figure([by_name["evidence-regimes"]]),
+        "evidence-lambda.svg": lambda_figure(_of(complete, *PAPER_PROTOCOL.values())),
+        "evidence-regimes.svg": regime_figure(_of(complete, sweeps.regimes)),
     }
     drawn = {name: figure for name, figure in figures.items() if figure and figure.panels}
     pictures = {name: draw(figure, "svg") for name, figure in drawn.items()}
     return {"evidence.md": _page(by_name, trials, drawn).encode(), **pictures}
+
+
+def _of(by_name: dict[str, SweepResult], *makers: Callable[[], Sweep]) -> list[SweepResult]:
+    """The tables of these sweeps that are there."""
+    return [by_name[name] for make in makers if (name := make().name) in by_name]
 
 
 def text(trials: Path = TRIALS) -> str:
@@ -205,8 +209,7 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
 
 def _at_one_rate(by_name: dict[str, SweepResult]) -> list[SweepResult]:
     """The sweeps of questions 1 and 3, in which metrics meet SGD at the same rate."""
-    makers = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
-    return [by_name[make().name] for make in makers]
+    return _of(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
 
 
 def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:

@@ -60,6 +60,17 @@ def test_results_are_those_of_the_histories():
         assert trial.result.last == trial.history()[-1], trial.path.name
 
 
+def test_a_figure_is_drawn_once_its_sweep_is_complete_and_has_its_caption(tmp_path):
+    *most, last = (config for arm in sweeps.regimes().arms for config in sweeps.regimes().configs(arm))
+    for config in most:
+        store_trial(tmp_path, config, score=0.6)
+    assert set(page.files(tmp_path)) == {"evidence.md"}
+    store_trial(tmp_path, last, score=0.6)
+    files = page.files(tmp_path)
+    assert set(files) == {"evidence.md", "evidence-regimes.svg"}
+    assert "](evidence-regimes.svg)\n\nMean difference in test score over pairs" in files["evidence.md"].decode()
+
+
 def test_a_complete_sweep_has_verdicts_with_intervals_and_others_have_none(tmp_path):
     better = "reweighted-l2(lam=5.0)"
     for arm in sweeps.lambda_mnist().arms:

@@ -65,7 +65,8 @@ def _image(canvas: Any, axis: Any, image: Image) -> None:
     from matplotlib.patches import Rectangle
 
     shown = axis.imshow(image.z, cmap="RdBu_r", vmin=-image.end, vmax=image.end, aspect="auto")
-    canvas.colorbar(shown, ax=axis)
+    # Pointed ends: there are values beyond the scale.
+    canvas.colorbar(shown, ax=axis, extend="both" if (abs(image.z) > image.end).any() else "neither")
     axis.set(xlabel=image.columns, ylabel=image.rows)
     if image.column_names:
         axis.set_xticks(range(len(image.column_names)), image.column_names)
