@@ -40,15 +40,14 @@ def test_page_and_figures_are_recomputed_from_the_trials():
 
 
 def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
-    """Of any trial; one of each arm stands for its others."""
+    """Of any trial that has one; one of each arm stands for its others."""
     trials = shutil.copytree(page.TRIALS, tmp_path / "trials")
     as_stored = page.text(trials)
-    one_of_each = {trial.config.group: trial for trial in Store(trials).trials}
+    one_of_each = {trial.config.group: trial for trial in Store(trials).trials if trial.status == "finished"}
     for trial in one_of_each.values():
         file = trial.path / "result.json"
         stored = file.read_text()
         result = json.loads(stored)
-        assert result["status"] == "finished"
         result["last"]["test_accuracy"] += 0.001
         file.write_text(json.dumps(result))
         assert page.text(trials) != as_stored, trial.path.name
@@ -57,7 +56,8 @@ def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
 
 def test_results_are_those_of_the_histories():
     for trial in Store(page.TRIALS).trials:
-        assert trial.result.last == trial.history()[-1], trial.path.name
+        last = trial.history()[-1] if trial.status == "finished" else None
+        assert trial.result.last == last, trial.path.name
 
 
 def test_a_figure_is_drawn_once_its_sweep_is_complete_and_has_its_caption(tmp_path):
