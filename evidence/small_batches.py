@@ -14,7 +14,8 @@ from riesz_lab.sweeps import ArmResult, SweepResult
 SMALL, LARGE, PAPER_RATE = 8, 128, 0.1
 """The batch sizes and the rate at which the paper's gain is largest and smallest."""
 
-MORE = {"better": "small batches gain more", "worse": "small batches gain less", "no difference": "as much as there"}
+MORE = {"better": "higher", "worse": "lower", "no difference": "no difference"}
+"""Not "gains more": a loss that is smaller is no gain."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class SmallBatches:
     metric: str
     small: Comparison  # with SGD where the paper's gain is largest
     large: Comparison  # with SGD where it is smallest
-    more: Comparison  # the gain of the small batches minus that of the large ones, seed by seed
+    more: Comparison  # the difference of the small batches minus that of the large ones, seed by seed
     sgd_rate: float | None  # that suits SGD best at the small batch size; None if trials diverged at every rate
     own_rate: float | None  # that suits the metric best there
     edge: bool  # whether one of the two is the smallest or largest that was run
@@ -94,7 +95,7 @@ def conclude(table: SweepResult) -> list[str]:
             f"batch {LARGE}: {one.large.verdict} ({numbers(one.large)})",
         ]
         more = f"{MORE.get(one.more.verdict, 'open')} ({numbers(one.more, failures=False)})"
-        parts.append(f"gain at {SMALL} minus gain at {LARGE}: {more}")
+        parts.append(f"difference at {SMALL} minus that at {LARGE}: {more}")
         if one.at_sgd_rate is not None:
             now = one.at_sgd_rate.now
             parts.append(f"at {one.sgd_rate:g}, which suits SGD best there: {now.verdict} ({numbers(now)})")
