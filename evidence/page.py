@@ -9,28 +9,23 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from evidence import TRIALS, controls, regularity, small_batches, sweeps
+from evidence import TRIALS, controls, figures, regularity, small_batches, sweeps
 from evidence.claims import CLAIMS, NOT_TESTED, REGULARITY, Claim
-from evidence.tables import MISSING, is_decided, planned, tables, tuned_rates, why_not_tuned
+from evidence.tables import MISSING, is_decided, planned, select, tables, tuned_rates, why_not_tuned
 from evidence.wording import count_verdicts, interval, metrics, points
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
 from riesz_lab.report.figure import Figure
-from riesz_lab.report.figures.lambda_sweep import lambda_figure
-from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.report.picture import draw
 from riesz_lab.store import Store
-from riesz_lab.sweeps import ArmResult, Sweep, SweepResult, costs, results, sweep
+from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep
 from riesz_lab.sweeps.paper import CHANCE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-
-PICTURES = {"evidence-lambda-fashion": "evidence-lambda.svg", "evidence-regimes": "evidence-regimes.svg"}
-"""The figure of a sweep's section; that of lam has a panel for each dataset."""
 
 PAPER_PROTOCOL = {"Fashion-MNIST": sweeps.lambda_fashion, "MNIST": sweeps.lambda_mnist}
 
@@ -38,25 +33,16 @@ PAPER_PROTOCOL = {"Fashion-MNIST": sweeps.lambda_fashion, "MNIST": sweeps.lambda
 def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
     by_name = _tables(trials)
-    # Of one seed, a line through noise looks like a trend, and the rate that suits SGD is anyone's guess.
-    complete = {name: table for name, table in by_name.items() if table.complete}
-    figures = {
-        "evidence-lambda.svg": lambda_figure(_of(complete, *PAPER_PROTOCOL.values())),
-        "evidence-regimes.svg": regime_figure(_of(complete, sweeps.regimes)),
-    }
-    drawn = {name: figure for name, figure in figures.items() if figure and figure.panels}
+    measured = regularity.measure(_at_one_rate(by_name))
+    drawn = figures.figures(by_name, measured)
     pictures = {name: draw(figure, "svg") for name, figure in drawn.items()}
-    return {"evidence.md": _page(by_name, trials, drawn).encode(), **pictures}
-
-
-def _of(by_name: dict[str, SweepResult], *makers: Callable[[], Sweep]) -> list[SweepResult]:
-    """The tables of these sweeps that are there."""
-    return [by_name[name] for make in makers if (name := make().name) in by_name]
+    return {"evidence.md": _page(by_name, trials, measured, drawn).encode(), **pictures}
 
 
 def text(trials: Path = TRIALS) -> str:
     """The page alone."""
-    return _page(_tables(trials), trials, {})
+    by_name = _tables(trials)
+    return _page(by_name, trials, regularity.measure(_at_one_rate(by_name)), {})
 
 
 def _tables(trials: Path) -> dict[str, SweepResult]:
@@ -65,9 +51,10 @@ def _tables(trials: Path) -> dict[str, SweepResult]:
     return by_name | {one.name: results(one, store) for one in controls.all_controls(by_name)}
 
 
-def _page(by_name: dict[str, SweepResult], trials: Path, pictures: dict[str, Figure]) -> str:
+def _page(
+    by_name: dict[str, SweepResult], trials: Path, measured: dict[str, regularity.Arms], drawn: dict[str, Figure]
+) -> str:
     store = Store(trials)
-    measured = regularity.measure(_at_one_rate(by_name))
     lines = [
         "# Evidence",
         "",
@@ -88,16 +75,20 @@ def _page(by_name: dict[str, SweepResult], trials: Path, pictures: dict[str, Fig
         "| --- | --- | --- | --- |",
         *(_claim(claim, by_name, store) for claim in CLAIMS),
         *_controls(by_name),
-        _regularity(by_name, regularity.verdict(measured)),
+        _regularity(by_name, regularity.verdict(regularity.compare(measured))),
         "",
+        *figures.as_markdown(figures.DIFFERENCES, drawn),
         "## Results",
         "",
     ]
     for name, table in by_name.items():
-        lines += _section(name, table, pictures)
+        lines += _section(name, table, drawn)
         if name == sweeps.tuned_fashion().name and why_not_tuned(store) != MISSING:
             lines += _rates(store)
     lines += [
+        "## Regularity of trained weights",
+        "",
+        *figures.as_markdown(figures.REGULARITY, drawn),
         *regularity.section(measured),
         "## Not tested here",
         "",
@@ -209,7 +200,7 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
 
 def _at_one_rate(by_name: dict[str, SweepResult]) -> list[SweepResult]:
     """The sweeps of questions 1 and 3, in which metrics meet SGD at the same rate."""
-    return _of(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
+    return select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
 
 
 def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
@@ -220,13 +211,12 @@ def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
     return f"| {REGULARITY} | {tested} | {done} of {wanted} | {look}{seen} |"
 
 
-def _section(name: str, table: SweepResult, pictures: dict[str, Figure]) -> list[str]:
+def _section(name: str, table: SweepResult, drawn: dict[str, Figure]) -> list[str]:
     about = table.sweep.about
     lines = [f"### {name.removeprefix('evidence-')}", "", f"{about[0].upper()}{about[1:]}.", ""]
     if not _count(table)[0]:
         return [*lines, "No trial is complete yet.", ""]
-    if figure := pictures.get(picture := PICTURES.get(name, "")):
-        lines += [f"![{figure.alt}]({picture})", "", figure.caption, ""]
+    lines += figures.as_markdown(figures.PICTURES.get(name, ""), drawn)
     lines += ["| arm | trials | mean ± sd, % | difference | 95% interval |", "| --- | --- | --- | --- | --- |"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")

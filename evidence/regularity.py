@@ -31,8 +31,6 @@ WORDS = {"better": "higher", "worse": "lower"}
 """Verdicts on a correlation, which is neither good nor bad."""
 
 HEADER = (
-    "## Regularity of trained weights",
-    "",
     "Along the output channels, mean over layers and seeds: *level* is the correlation of all pairs of filters, which"
     " re-weighted L2 assumes; *order* is the correlation of neighbours beyond it, which a Sobolev metric assumes, zero"
     " on average in random order of the channels. Trials of one seed start from the same weights, so both are compared"
@@ -84,9 +82,8 @@ def compare(measured: Mapping[str, Arms]) -> dict[tuple[str, str, str], Comparis
     )
 
 
-def verdict(measured: Mapping[str, Arms]) -> str:
-    """How many comparisons with SGD came out which way."""
-    compared = compare(measured)
+def verdict(compared: Mapping[tuple[str, str, str], Comparison]) -> str:
+    """How many comparisons with SGD, by sweep, arm and quantity, came out which way."""
     parts = []
     for quantity, meaning in QUANTITIES.items():
         of_quantity = [one for (_, _, name), one in compared.items() if name == quantity and one.n]

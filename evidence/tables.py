@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from evidence import TRIALS, sweeps
 from evidence.claims import CLAIMS
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
-from riesz_lab.sweeps import SweepResult, results, tuning
+from riesz_lab.sweeps import Sweep, SweepResult, results, tuning
 
 TUNING = tuning.Tuning(factors=sweeps.LR_FACTORS)
 SEARCH = tuning.search(sweeps.tuned_fashion(), TUNING)
@@ -31,6 +31,11 @@ def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
             run = SEARCH if why_not_tuned(store) else tuning.tuned(asked, tuned_rates(store))
         by_name[asked.name] = results(run, store)
     return by_name
+
+
+def select(by_name: Mapping[str, SweepResult], *makers: Callable[[], Sweep]) -> list[SweepResult]:
+    """The tables of these sweeps that are there."""
+    return [by_name[name] for make in makers if (name := make().name) in by_name]
 
 
 def tuned_rates(store: Store) -> dict[str, tuning.Choice]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import matplotlib
 import pytest
-from evidence import page, regularity, reproduce, sweeps
+from evidence import figures, page, regularity, reproduce, sweeps
 from evidence.collect import collect
 
 from riesz_lab.store import Store
@@ -69,6 +69,42 @@ def test_a_figure_is_drawn_once_its_sweep_is_complete_and_has_its_caption(tmp_pa
     files = page.files(tmp_path)
     assert set(files) == {"evidence.md", "evidence-regimes.svg"}
     assert "](evidence-regimes.svg)\n\nMean difference in test score over pairs" in files["evidence.md"].decode()
+
+
+def test_differences_and_regularity_are_drawn_of_complete_sweeps_as_the_tables_have_them(tmp_path):
+    sweep = sweeps.plain_sgd()
+    *most, last = (config for arm in sweep.arms for config in sweep.configs(arm))
+    for number, config in enumerate(most):
+        path = store_trial(tmp_path, config, score=0.8 + 0.001 * number)
+        layer = {"direction": "output", "order": 0.1, "level": 0.01 * number}
+        (path / "regularity.json").write_text(json.dumps([layer]))
+    by_name = page._tables(tmp_path)
+    measured = regularity.measure(page._at_one_rate(by_name))
+    # The matched sweep lacks the trial too: both have plain SGD at 0.2.
+    assert figures.figures(by_name, measured) == {}
+    store_trial(tmp_path, last, score=0.9)
+    by_name = page._tables(tmp_path)
+    drawn = figures.figures(by_name, measured)
+    assert set(drawn) == {figures.DIFFERENCES, figures.REGULARITY}
+    plain, matched, *_ = drawn[figures.DIFFERENCES].panels
+    assert (plain.title, matched.title) == ("plain-sgd", "plain-sgd-matched")
+    points = {label: y for series in plain.series for label, y in zip(series.x, series.y, strict=True)}
+    table = by_name["evidence-plain-sgd"]
+    assert points == {label: pytest.approx(100 * one.difference) for label, one in table.comparisons.items()}
+    # Arms meet different baselines here, so each is named.
+    assert [x for series in matched.series for x in series.x] == [
+        f"{row.arm.label} against {row.arm.baseline}"
+        for row in by_name["evidence-plain-sgd-matched"].rows.values()
+        if row.arm.baseline
+    ]
+    level, order = drawn[figures.REGULARITY].panels
+    assert (level.title, order.title) == ("plain-sgd: level", "plain-sgd: order")
+    compared = regularity.compare(measured)
+    for panel, quantity in ((level, "level"), (order, "order")):
+        points = {label: y for series in panel.series for label, y in zip(series.x, series.y, strict=True)}
+        assert points == {
+            label: one.difference for (_, label, what), one in compared.items() if what == quantity and one.n
+        }
 
 
 def test_a_complete_sweep_has_verdicts_with_intervals_and_others_have_none(tmp_path):

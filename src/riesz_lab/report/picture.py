@@ -108,8 +108,10 @@ def _label_sideways(axis: Any, panel: Panel) -> None:
         axis.axvline(0, color="#888888", linewidth=0.6)
     if panel.log_y:
         axis.set_xscale("log")
+    else:
+        axis.locator_params(axis="x", nbins=4)
     axis.invert_yaxis()
-    # Long names leave the axis too narrow for its label in one line.
+    # Long names leave the axis too narrow for its label in one line, and for more ticks.
     axis.set(xlabel=textwrap.fill(panel.y, 24))
     axis.tick_params(axis="y", labelsize=7)
 

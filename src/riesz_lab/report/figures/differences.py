@@ -1,12 +1,14 @@
 """Figure 5, the controls and the overview: each arm's difference to its baseline, with its interval."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import riesz
+from riesz_lab.config import Config
 from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.labels import COLORS, metric_kind, scale, score_label
-from riesz_lab.sweeps import ArmResult, SweepResult
+from riesz_lab.statistics import Comparison
+from riesz_lab.sweeps import Arm, ArmResult, SweepResult
 from riesz_lab.utils.amounts import count
 
 MAX_PANELS = 8
@@ -27,7 +29,7 @@ def overview(evidence: ReportData) -> Figure:
 
 
 def directions(evidence: ReportData) -> Figure:
-    return _figure(
+    return forest_figure(
         evidence.tables_of("directions"),
         "directions",
         "Direction of smoothing",
@@ -38,7 +40,7 @@ def directions(evidence: ReportData) -> Figure:
 
 def controls(evidence: ReportData) -> Figure:
     # Not by name: `riesz compare --controls` belongs to no named sweep.
-    return _figure(
+    return forest_figure(
         [table for table in evidence.tables if any(map(_is_control, table.rows.values()))],
         "controls",
         "Controls: step length and neighbourhood",
@@ -57,7 +59,8 @@ def _compared(tables: Sequence[SweepResult]) -> list[SweepResult]:
     return [table for table in tables if any(one.n for one in table.comparisons.values())]
 
 
-def _figure(tables: Sequence[SweepResult], name: str, title: str, caption: str) -> Figure:
+def forest_figure(tables: Sequence[SweepResult], name: str, title: str, caption: str) -> Figure:
+    """A panel per table that has a pair."""
     tables = _compared(tables)
     scales = "; ".join(dict.fromkeys(scale(table.sweep.arms[0].config) for table in tables))
     verdicts = [one.verdict for table in tables for one in table.comparisons.values() if one.n]
@@ -72,20 +75,36 @@ def _figure(tables: Sequence[SweepResult], name: str, title: str, caption: str) 
 
 
 def _forest(table: SweepResult) -> Panel:
-    """All comparisons of a table, one below the other."""
-    times = 100.0 if table.percent else 1.0
-    by_metric: dict[str, list[ArmResult]] = {}
-    for row in table.rows.values():
-        if row.comparison is not None and row.comparison.n:
-            by_metric.setdefault(metric_kind(row.arm.config), []).append(row)
+    """All comparisons of a table."""
+    y = f"difference in {score_label(table.score)}" + (", points" if table.percent else "")
+    y += "" if table.higher_is_better else " (lower is better)"
+    arms = {label: table.rows[label].arm for label in table.comparisons}
+    plain = {arm.baseline for arm in arms.values() if table.sweep[arm.baseline or ""].config.metric == "identity"}
+    rows = [(_label(arms[label], plain), arms[label].config, one) for label, one in table.comparisons.items()]
+    return forest_panel(table.sweep.name, y, rows, 100.0 if table.percent else 1.0)
+
+
+def forest_panel(title: str, y: str, rows: Iterable[tuple[str, Config, Comparison]], times: float = 1.0) -> Panel:
+    """Differences with their intervals, one below the other, with a colour for each metric.
+
+    Args:
+        title: of the panel.
+        y: what the differences are of.
+        rows: label, settings and comparison of each; those without a pair are left out.
+        times: what differences are multiplied by.
+    """
+    by_metric: dict[str, list[tuple[str, Config, Comparison]]] = {}
+    for label, config, comparison in rows:
+        if comparison.n:
+            by_metric.setdefault(metric_kind(config), []).append((label, config, comparison))
     series = []
-    for index, (kind, rows) in enumerate(by_metric.items()):
-        comparisons = [row.comparison for row in rows if row.comparison is not None]
+    for index, (kind, of_metric) in enumerate(by_metric.items()):
+        labels, configs, comparisons = zip(*of_metric, strict=True)
         ends = [one.interval or (None, None) for one in comparisons]
         series.append(
             Series(
-                name=type(riesz.metric(rows[0].arm.config.metric)).__name__,
-                x=[_label(row, next(iter(table.rows))) for row in rows],
+                name=type(riesz.metric(configs[0].metric)).__name__,
+                x=labels,
                 y=[times * one.difference for one in comparisons],
                 low=[low and times * low for low, _ in ends],
                 high=[high and times * high for _, high in ends],
@@ -95,13 +114,12 @@ def _forest(table: SweepResult) -> Panel:
                 note="(95% interval)",
             )
         )
-    y = f"difference in {score_label(table.score)}" + (", points" if table.percent else "")
-    y += "" if table.higher_is_better else " (lower is better)"
-    return Panel(title=table.sweep.name, y=y, series=series, zero=True, sideways=True)
+    return Panel(title=title, y=y, series=series, zero=True, sideways=True)
 
 
-def _label(row: ArmResult, first: str) -> str:
-    label, baseline = row.arm.label, row.arm.baseline or ""
+def _label(arm: Arm, plain: Set[str | None]) -> str:
+    """With its baseline, unless that is the only plain one of the table."""
+    label, baseline = arm.label, arm.baseline
     if label.startswith(f"{baseline}, "):
         return f"{label.removeprefix(f'{baseline}, ')} against {baseline}"
-    return label if baseline == first else f"{label} against {baseline}"
+    return label if plain == {baseline} else f"{label} against {baseline}"

@@ -1,0 +1,80 @@
+"""The figures of the page, of complete sweeps: of one seed, a line through noise looks like a trend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from evidence import regularity, sweeps
+from evidence.regularity import QUANTITIES, Arms
+from evidence.tables import select
+from riesz_lab.report.figure import Figure
+from riesz_lab.report.figures.differences import INTERVALS, forest_figure, forest_panel
+from riesz_lab.report.figures.lambda_sweep import lambda_figure
+from riesz_lab.report.figures.regimes import regime_figure
+from riesz_lab.sweeps import SweepResult
+
+DIFFERENCES, LAMBDA, REGIMES, REGULARITY = (
+    f"evidence-{name}.svg" for name in ("differences", "lambda", "regimes", "regularity")
+)
+
+PICTURES = {sweeps.lambda_fashion().name: LAMBDA, sweeps.regimes().name: REGIMES}
+"""The figure of a sweep's section; that of lam has a panel for each dataset."""
+
+
+def figures(by_name: Mapping[str, SweepResult], measured: Mapping[str, Arms]) -> dict[str, Figure]:
+    """By file name, those that have something to show."""
+    complete = {name: table for name, table in by_name.items() if table.complete}
+    drawn = {
+        DIFFERENCES: _differences(complete),
+        LAMBDA: lambda_figure(select(complete, sweeps.lambda_fashion, sweeps.lambda_mnist)),
+        REGIMES: regime_figure(select(complete, sweeps.regimes)),
+        REGULARITY: _regularity(measured, complete),
+    }
+    return {name: figure for name, figure in drawn.items() if figure and figure.panels}
+
+
+def as_markdown(name: str, drawn: Mapping[str, Figure]) -> list[str]:
+    """The figure with its caption; nothing if it is not drawn yet."""
+    return [f"![{drawn[name].alt}]({name})", "", drawn[name].caption, ""] if name in drawn else []
+
+
+def _differences(complete: Mapping[str, SweepResult]) -> Figure:
+    """All but the regimes, which are a map and have differences ten times as large."""
+    figure = forest_figure(
+        [table for name, table in complete.items() if name != sweeps.regimes().name],
+        "differences",
+        "Differences to the baseline",
+        "Differences in test accuracy after the last epoch, by sweep. Right of zero, the arm is better.",
+    )
+    panels = [replace(panel, title=panel.title.removeprefix("evidence-")) for panel in figure.panels]
+    return replace(figure, panels=panels, columns=2)
+
+
+def _regularity(measured: Mapping[str, Arms], complete: Mapping[str, SweepResult]) -> Figure:
+    """Level and order of complete sweeps, side by side; corrected for all sweeps, complete or not."""
+    compared = regularity.compare(measured)
+    shown = {name: arms for name, arms in measured.items() if f"evidence-{name}" in complete}
+    panels = [
+        forest_panel(
+            f"{name}: {quantity}",
+            f"{quantity} minus SGD's",
+            [
+                (label, arm.config, compared[name, label, quantity])
+                for label, (arm, _) in arms.items()
+                if (name, label, quantity) in compared
+            ],
+        )
+        for name, arms in shown.items()
+        for quantity in QUANTITIES
+    ]
+    counted = regularity.verdict({key: one for key, one in compared.items() if key[0] in shown})
+    return Figure(
+        name="regularity",
+        title="Regularity of trained weights, against SGD's",
+        caption=f"Left, the {QUANTITIES['level']} along the output channels (level); right, the {QUANTITIES['order']}"
+        f" (order); each minus that of SGD. {INTERVALS} The scales differ.",
+        alt=counted.replace("<br>", "; ") + ".",
+        panels=[panel for panel in panels if panel.series],
+        columns=2,
+    )
