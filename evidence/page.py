@@ -71,8 +71,8 @@ def _page(
         " for all comparisons of a sweep; intervals, and what one test alone detects with 80% power, are not, so an"
         " interval may exclude zero where the verdict is undecided.",
         "",
-        "| claim of the paper | what was run here | trials | verdict |",
-        "| --- | --- | --- | --- |",
+        "| claim of the paper, and *what was run here* | trials | verdict |",
+        "| --- | --- | --- |",
         *(_claim(claim, by_name, store) for claim in CLAIMS),
         *_controls(by_name),
         _regularity(by_name, regularity.verdict(regularity.compare(measured))),
@@ -176,11 +176,17 @@ def _claim(claim: Claim, by_name: dict[str, SweepResult], store: Store) -> str:
     table = by_name[claim.sweep().name]
     done, wanted = _count(table)
     if is_decided(table):
-        verdict = "<br>".join(claim.conclude(by_name))
+        verdict = _lines(claim.conclude(by_name))
     else:
         why = why_not_tuned(store) if claim.sweep is sweeps.tuned_fashion else MISSING
         verdict = f"not decided: {why or MISSING}"
-    return f"| {claim.claim} | {claim.tested} | {done} of {wanted} | {verdict} |"
+    return f"| {claim.claim} *{claim.tested}* | {done} of {wanted} | {verdict} |"
+
+
+def _lines(conclusions: list[str]) -> str:
+    """One below the other, with what stands before the colon in bold."""
+    parts = (line.partition(": ") for line in conclusions)
+    return "<br>".join(f"**{head}**{colon}{rest}" if rest else head for head, colon, rest in parts)
 
 
 def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
@@ -192,10 +198,10 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
         done, wanted = _count(controlled)
         verdict = f"not decided: {MISSING}"
         if is_decided(controlled):
-            verdict = "<br>".join(controls.conclude(table, controlled))
+            verdict = _lines(controls.conclude(table, controlled))
         asked = f"Not in the paper: where {name.removeprefix('evidence-')} differs, is it more than a longer step?"
         tested = "The norm of the gradient kept, against SGD; the channels in random order, against the true one."
-        yield f"| {asked} | {tested} | {done} of {wanted} | {verdict} |"
+        yield f"| {asked} *{tested}* | {done} of {wanted} | {verdict} |"
 
 
 def _at_one_rate(by_name: dict[str, SweepResult]) -> list[SweepResult]:
@@ -208,7 +214,7 @@ def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
     done, wanted = map(sum, zip(*map(_count, run), strict=True))
     look = "" if all(map(is_decided, run)) else f"not decided: {MISSING}. A first look:<br>"
     tested = f"The trained weights of {len(run)} sweeps above, against those of SGD with the same seed."
-    return f"| {REGULARITY} | {tested} | {done} of {wanted} | {look}{seen} |"
+    return f"| {REGULARITY} *{tested}* | {done} of {wanted} | {look}{seen} |"
 
 
 def _section(name: str, table: SweepResult, drawn: dict[str, Figure]) -> list[str]:

@@ -228,8 +228,8 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
     kept, tilde = "ReweightedL2 lam = 20, norm kept", "SobolevTilde lam = 20, as scale"
     store(tmp_path, found, worse | {kept: 0.0, f"{tilde}, norm kept": -0.02, f"{tilde}, channels permuted": -0.005})
     row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
-    assert "30 of 30 | ReweightedL2 lam = 20 (worse): with the norm kept the difference is gone (" in row
-    assert f"{tilde} (worse): with the norm kept the difference remains (-2.0" in row
+    assert "30 of 30 | **ReweightedL2 lam = 20 (worse)**: with the norm kept the difference is gone (" in row
+    assert f"**{tilde} (worse)**: with the norm kept the difference remains (-2.0" in row
     assert "; the order of the channels matters (+1.50" in row
 
 

@@ -115,7 +115,7 @@ def test_a_complete_sweep_has_verdicts_with_intervals_and_others_have_none(tmp_p
             store_trial(tmp_path, config, score=0.9 + spread + 0.01 * (arm.config.metric == better))
     rows = [line for line in page.files(tmp_path)["evidence.md"].decode().splitlines() if line.startswith("| ")]
     (mnist,) = (line for line in rows if line.startswith("| The same on MNIST."))
-    confirmed = r"confirmed in direction: ReweightedL2 lam = 5 \(\+1\.02, \+\d\.\d\d to \+\d\.\d\d\)"
+    confirmed = r"\*\*confirmed in direction\*\*: ReweightedL2 lam = 5 \(\+1\.02, \+\d\.\d\d to \+\d\.\d\d\)"
     assert re.search(rf"35 of 35 \| .*{confirmed}", mnist)
     # All others, that of regularity, and the controls of what is better.
     assert sum("not decided" in line for line in rows) == len(page.CLAIMS) + 1
