@@ -10,7 +10,7 @@ import pytest
 from evidence import controls, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
-from evidence.tables import SEARCH, tables
+from evidence.tables import SEARCH, TUNING, tables
 
 from riesz_lab.errors import ConfigError
 from stored import store_trial
@@ -101,8 +101,14 @@ def test_a_control_in_which_trials_diverged_attributes_nothing(tmp_path):
     assert Attribution(then, replace(now, diverged=(1, 0)), then).fate == "open"
 
 
+RATES = [0.01 * factor for factor in TUNING.factors]
+TRIED = len(SEARCH.all_configs())
+PLANNED = 199 + TRIED
+"""Trials of the protocol, whatever grid of rates it needs; without controls."""
+
+
 def store_tuning(runs, best):
-    """Trials that tune, of which `best` rate wins; at an edge for 0.04."""
+    """Trials that tune, of which `best` rate wins."""
     for arm in SEARCH.arms:
         for config in SEARCH.configs(arm):
             store_trial(runs, config, score=0.8 - abs(arm.config.lr - best) + 0.0002 * (config.seed % 2))
@@ -119,9 +125,10 @@ def test_a_gain_at_tuned_rates_counts_once_that_at_the_papers_rate_is_known(tmp_
 
 
 def test_a_rate_at_the_edge_of_the_grid_decides_nothing(tmp_path):
-    store_tuning(tmp_path, 0.04)
+    store_tuning(tmp_path, max(RATES))
     row = next(line for line in page.text(tmp_path).splitlines() if "Not in the paper, which tunes no rate" in line)
-    assert "30 of 30 | not decided: the best rate lies at the edge of the grid, which is to be widened: SGD, " in row
+    edge = "not decided: the best rate lies at the edge of the grid, which is to be widened: SGD, "
+    assert f"{TRIED} of {TRIED} | {edge}" in row
 
 
 def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):
@@ -136,10 +143,11 @@ def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):
 def test_trials_that_tune_are_planned_and_shown(tmp_path):
     store_tuning(tmp_path, 0.02)
     lines = page.text(tmp_path).splitlines()
-    assert lines[5].startswith("30 of 229 planned trials are complete")
-    assert "| SGD | 78.26 | 78.51 | 79.01 | 80.01 | 78.01 | 0.02 |" in lines  # the mean of two seeds, by rate
+    assert lines[5].startswith(f"{TRIED} of {PLANNED} planned trials are complete")
+    means = " | ".join(f"{80.01 - 100 * abs(rate - 0.02):.2f}" for rate in RATES)  # of two seeds, by rate
+    assert f"| SGD | {means} | 0.02 |" in lines
     store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {})
-    assert page.text(tmp_path).splitlines()[5].startswith("45 of 229 planned trials")
+    assert page.text(tmp_path).splitlines()[5].startswith(f"{TRIED + 15} of {PLANNED} planned trials")
 
 
 BEST = "b8 lr 0.03 SGD"
@@ -193,10 +201,8 @@ def test_trials_that_diverged_are_counted_and_conclude_nothing(tmp_path):
     for config in sweep.configs(sweep["b8 lr 0.1 SGD"]):
         diverge(store_trial(tmp_path, config))
     page_text = page.text(tmp_path)
-    assert (
-        "90 of 229 planned trials are complete, after 0.0 hours of training; 5 of them diverged or collapsed."
-        in page_text
-    )
+    complete = f"90 of {PLANNED} planned trials are complete, after 0.0 hours of training"
+    assert f"{complete}; 5 of them diverged or collapsed." in page_text
     assert "SobolevTilde no claim (no pair of scores; failed: 0 of 5, of the baseline's 5), no gain shown" in page_text
     assert "| b8 lr 0.1 SGD | 5/5, 5 diverged | - |" in page_text
     assert "nan" not in page_text
