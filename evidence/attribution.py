@@ -9,7 +9,7 @@ from typing import Literal
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.sweeps import ArmResult, SweepResult
 
-Fate = Literal["none", "small", "remains", "gone", "open"]
+Fate = Literal["none", "small", "remains", "part", "gone", "open"]
 
 OPEN = ("no evidence", "no claim")
 """Verdicts that exclude nothing; trials that diverged allow no claim, however close the others are."""
@@ -28,16 +28,18 @@ class Attribution:
         """What became of the difference.
 
         none: there was none. small: it is within the margin, so that a control that excludes the margin says nothing
-        of it. remains: it is there, and not shown to be within the margin. gone: it became smaller, and what is left is
-        within the margin or has the other sign. open: the trials do not tell.
+        of it. remains: it is there, and not shown to be within the margin. part: the same, and smaller than it was.
+        gone: it became smaller, and what is left is within the margin or has the other sign. open: the trials do not
+        tell.
         """
         if self.then.verdict not in ("better", "worse"):
             return "none"
         if self.then.equivalent:
             return "small"
+        smaller = self.lost.verdict == self.then.verdict
         if self.now.verdict == self.then.verdict and not self.now.equivalent:
-            return "remains"
-        return "gone" if self.now.verdict not in OPEN and self.lost.verdict == self.then.verdict else "open"
+            return "part" if smaller else "remains"
+        return "gone" if self.now.verdict not in OPEN and smaller else "open"
 
 
 def attribute(pairs: Mapping[str, tuple[SweepResult, ArmResult, SweepResult, ArmResult]]) -> dict[str, Attribution]:

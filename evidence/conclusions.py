@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from evidence.attribution import attribute, compared
-from evidence.wording import metrics, numbers
-from riesz_lab.sweeps import Sweep, SweepResult
+from evidence.wording import if_small, metrics, numbers, points, said
+from riesz_lab.statistics import Comparison
+from riesz_lab.sweeps import ArmResult, Sweep, SweepResult
 
 Tables = Mapping[str, SweepResult]
 """By the name of the sweep."""
 
-OUTCOMES = {
-    "better": "confirmed in direction",
-    "no difference": "does not hold here by more than {margin:.1f} points",
-    "worse": "contradicted at these settings",
-    "no evidence": "undecided",
-}
-"""The protocol's conclusion from a verdict."""
+OUTCOMES = {"better": "confirmed in direction", "worse": "contradicted at these settings"}
+"""What a verdict says of the claim that a metric is better than SGD; the others speak for themselves."""
 
 
 def by_outcome(make: Callable[[], Sweep]) -> Callable[[Tables], list[str]]:
@@ -27,14 +23,16 @@ def by_outcome(make: Callable[[], Sweep]) -> Callable[[Tables], list[str]]:
         found: dict[str, list[str]] = {}
         for row in metrics(tables[make().name]):
             comparison = compared(row)
-            margin = 100 * comparison.margin
-            outcome = OUTCOMES.get(comparison.verdict, comparison.verdict).format(margin=margin)
-            if comparison.verdict in ("better", "worse") and comparison.equivalent:
-                outcome += f", yet by no more than {margin:.1f} points"
-            found.setdefault(outcome, []).append(f"{row.arm.label} ({numbers(comparison)})")
-        return [f"{outcome}: {'; '.join(arms)}" for outcome, arms in found.items()]
+            found.setdefault(outcome(comparison), []).append(f"{row.arm.label} ({numbers(comparison)})")
+        return [f"{conclusion}: {'; '.join(arms)}" for conclusion, arms in found.items()]
 
     return conclude
+
+
+def outcome(comparison: Comparison) -> str:
+    """What is concluded of the claim that a metric is better."""
+    found = OUTCOMES.get(comparison.verdict)
+    return said(comparison) if found is None else found + if_small(comparison)
 
 
 def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: str) -> Callable[[Tables], list[str]]:
@@ -56,17 +54,26 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
         }
         lines = []
         for label, one in attribute(pairs).items():
-            shared = pairs[label][1].trials == pairs[label][3].trials
-            outcome = {
-                "none": "a gain here alone" if one.now.verdict == "better" else "no gain shown, so none to explain",
+            _, then, _, now = pairs[label]
+            if then.trials == now.trials and _baseline(then_table, then).trials == _baseline(now_table, now).trials:
+                lines.append(f"{label}: the same trials as above, so nothing new; {said(one.then)}")
+                continue
+            conclusion = {
+                "none": "a gain here alone" if one.now.verdict == "better" else "no gain above to explain",
                 "small": "the gain is no larger than the margin: nothing to explain",
                 "remains": f"the gain is more than {what}",
+                "part": f"part of the gain is {what}",
                 "gone": f"the gain is {what}",
                 "open": f"open whether the gain is more than {what}",
             }[one.fate if one.then.verdict == "better" else "none"]
-            if shared and outcome == "a gain here alone":
-                outcome += ", by the very trials above with fewer comparisons to correct for"
-            lines.append(f"{label}: {outcome}; {one.now.verdict} ({numbers(one.now)})")
+            gained = f"{points(one.then.difference)} above; " if one.then.verdict == "better" else ""
+            here = f"against {now.arm.baseline} {said(one.now)} ({numbers(one.now)})"
+            lines.append(f"{label}: {conclusion}; {gained}{here}")
         return lines
 
     return conclude
+
+
+def _baseline(table: SweepResult, row: ArmResult) -> ArmResult:
+    assert row.arm.baseline is not None
+    return table.rows[row.arm.baseline]

@@ -16,7 +16,7 @@ from pathlib import Path
 from evidence import TRIALS, sweeps
 from evidence.attribution import OPEN, attribute, compared
 from evidence.tables import is_decided, tables
-from evidence.wording import metrics, numbers
+from evidence.wording import metrics, numbers, points, said
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps import Arm, Sweep, SweepResult
 from riesz_lab.sweeps.controls import CONTROLS, controls_of
@@ -76,11 +76,17 @@ def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
     found = attribute({label: (table, table.rows[label], controlled, row) for label, row in kept.items()})
     lines = []
     for label, one in found.items():
-        outcome = {
-            "remains": "remains", "gone": "is gone", "small": "is within the margin, so that no control can tell",
-            "open": "may be gone or not", "none": "is none",
-        }[one.fate]  # fmt: skip
-        line = f"{label} ({one.then.verdict}): with the norm kept the difference {outcome} ({numbers(one.now)})"
+        conclusion = {
+            "remains": "the difference remains",
+            "part": "part of the difference remains",
+            "gone": "the difference is gone",
+            "small": "the difference is within the margin, so that no control can tell",
+            "open": "whether the difference is gone is open",
+            "none": "there is no difference",
+        }[one.fate]
+        change = f"{points(one.then.difference)} becomes {numbers(one.now)}"
+        line = f"{label} ({said(one.then)}): with the norm kept, against {kept[label].arm.baseline}, {change};"
+        line += f" {conclusion}"
         if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
             order = compared(permuted)
             matters = "matters" if order.verdict in ("better", "worse") else "does not matter"

@@ -8,8 +8,9 @@ from dataclasses import replace
 from evidence import regularity, sweeps
 from evidence.regularity import QUANTITIES, Arms
 from evidence.tables import select
+from evidence.wording import count_verdicts, metrics
 from riesz_lab.report.figure import Figure
-from riesz_lab.report.figures.differences import INTERVALS, forest_figure, forest_panel
+from riesz_lab.report.figures.differences import INTERVALS, forest, forest_panel
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
 from riesz_lab.report.figures.regimes import regime_figure
 from riesz_lab.sweeps import SweepResult
@@ -40,15 +41,22 @@ def as_markdown(name: str, drawn: Mapping[str, Figure]) -> list[str]:
 
 
 def _differences(complete: Mapping[str, SweepResult]) -> Figure:
-    """All but the regimes, which are a map and have differences ten times as large."""
-    figure = forest_figure(
-        [table for name, table in complete.items() if name != sweeps.regimes().name],
-        "differences",
-        "Differences to the baseline",
-        "Differences in test accuracy after the last epoch, by sweep. Right of zero, the arm is better.",
+    """All but the regimes and their controls: these are a map, and ten times as large."""
+    shown = {
+        name.removeprefix("evidence-"): table
+        for name, table in complete.items()
+        if table.comparisons and not name.startswith(sweeps.regimes().name)
+    }
+    return Figure(
+        name="differences",
+        title="Differences to the baseline",
+        caption="Differences in test accuracy after the last epoch, a panel for each complete sweep of the two-layer"
+        " CNN; right of zero, the arm is better. Points are means over pairs of trials with the same seed; bars are 95%"
+        " intervals of single comparisons, not corrected for their number. The scales differ.",
+        alt="; ".join(f"{name}: {count_verdicts(metrics(table))}" for name, table in shown.items()) + ".",
+        panels=[replace(forest(table), title=name) for name, table in shown.items()],
+        columns=2,
     )
-    panels = [replace(panel, title=panel.title.removeprefix("evidence-")) for panel in figure.panels]
-    return replace(figure, panels=panels, columns=2)
 
 
 def _regularity(measured: Mapping[str, Arms], complete: Mapping[str, SweepResult]) -> Figure:
@@ -73,8 +81,8 @@ def _regularity(measured: Mapping[str, Arms], complete: Mapping[str, SweepResult
         name="regularity",
         title="Regularity of trained weights, against SGD's",
         caption=f"Left, the {QUANTITIES['level']} along the output channels (level); right, the {QUANTITIES['order']}"
-        f" (order); each minus that of SGD. {INTERVALS} The scales differ.",
-        alt=counted.replace("<br>", "; ") + ".",
+        f" (order); each minus that of SGD, in complete sweeps. {INTERVALS} The scales differ.",
+        alt=counted.replace("<br>", "; ").replace("**", "") + ".",
         panels=[panel for panel in panels if panel.series],
         columns=2,
     )

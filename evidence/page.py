@@ -6,34 +6,31 @@ python -m evidence.page --check    exit with 1 if what is written differs from w
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from evidence import TRIALS, controls, figures, regularity, small_batches, sweeps
+from evidence import TRIALS, controls, figures, regularity, sweeps
 from evidence.claims import CLAIMS, NOT_TESTED, REGULARITY, Claim
-from evidence.tables import MISSING, is_decided, planned, select, tables, tuned_rates, why_not_tuned
-from evidence.wording import count_verdicts, interval, metrics, points
+from evidence.summary import summary
+from evidence.tables import MISSING, at_one_rate, is_decided, tables, tuned_rates, why_not_tuned
+from evidence.wording import interval, points, train_accuracy
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.picture import draw
 from riesz_lab.store import Store
 from riesz_lab.sweeps import ArmResult, SweepResult, costs, results, sweep
-from riesz_lab.sweeps.paper import CHANCE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-
-PAPER_PROTOCOL = {"Fashion-MNIST": sweeps.lambda_fashion, "MNIST": sweeps.lambda_mnist}
 
 
 def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
     by_name = _tables(trials)
-    measured = regularity.measure(_at_one_rate(by_name))
+    measured = regularity.measure(at_one_rate(by_name))
     drawn = figures.figures(by_name, measured)
     pictures = {name: draw(figure, "svg") for name, figure in drawn.items()}
     return {"evidence.md": _page(by_name, trials, measured, drawn).encode(), **pictures}
@@ -42,7 +39,7 @@ def files(trials: Path = TRIALS) -> dict[str, bytes]:
 def text(trials: Path = TRIALS) -> str:
     """The page alone."""
     by_name = _tables(trials)
-    return _page(by_name, trials, regularity.measure(_at_one_rate(by_name)), {})
+    return _page(by_name, trials, regularity.measure(at_one_rate(by_name)), {})
 
 
 def _tables(trials: Path) -> dict[str, SweepResult]:
@@ -51,34 +48,54 @@ def _tables(trials: Path) -> dict[str, SweepResult]:
     return by_name | {one.name: results(one, store) for one in controls.all_controls(by_name)}
 
 
+INTRODUCTION = (
+    "Everything on this page is computed from the raw trials in `evidence/trials` by `make evidence`. Questions, arms,"
+    " seeds, tests and the stopping rule are those of [the protocol](../evidence/PROTOCOL.md). It was written before"
+    " all trials but six; what was changed since, among it the tests of controls and of regularity, is listed there"
+    " with what had been seen. A verdict counts when all trials of its sweep are complete."
+)
+
+HOW_TO_READ = (
+    "Differences in points of test accuracy after the last epoch, with 95% intervals. Verdicts on a metric are"
+    " corrected for all comparisons of a sweep, those on changes of a difference for all metrics; intervals, and what"
+    " one test alone detects with 80% power, are not corrected. So an interval may exclude zero where the verdict is"
+    ' undecided, and may reach beyond the margin of 0.2 points where it is "equal". Undecided is "no evidence" in the'
+    " sentences of the results."
+)
+
+READINGS = (
+    'SobolevTilde at "lam, as scale" is `SobolevTilde(lam=1, scale=lam)`, f + lam G f, one of two readings of the'
+    " paper; the argument `lam` stays 1. At 1 its smoothing is nearly the mean over channels"
+    " ([why](theory.md#facts-worth-knowing-before-choosing-lam)), so it is nearly ReweightedL2 at the same lam: read"
+    " the two as one finding. Metrics that smooth between neighbours, at small `lam`, were not run here."
+)
+
+RESULTS = 'Means over seeds after the last epoch; "train" is the accuracy on training images as they were trained on.'
+
+
 def _page(
     by_name: dict[str, SweepResult], trials: Path, measured: dict[str, regularity.Arms], drawn: dict[str, Figure]
 ) -> str:
     store = Store(trials)
-    lines = [
-        "# Evidence",
-        "",
-        *_summary(by_name, trials),
-        "",
-        "Everything on this page is computed from the raw trials in `evidence/trials` by `make evidence`. Questions,"
-        " arms, seeds, tests and the stopping rule were fixed before the trials:"
-        " [the protocol](../evidence/PROTOCOL.md), which lists what was changed since, when"
-        " and why. A verdict counts when all trials of its sweep are complete.",
-        "",
+    correlated = f"{regularity.verdict(regularity.compare(measured))}<br>{regularity.along_input(measured)}"
+    lines = ["# Evidence", "", *(f"- {sentence}" for sentence in summary(by_name, trials)), "", INTRODUCTION, ""]
+    lines += [
         "## Claims",
         "",
-        "Differences to SGD in points of test accuracy after the last epoch, with 95% intervals. Verdicts are corrected"
-        " for all comparisons of a sweep; intervals, and what one test alone detects with 80% power, are not, so an"
-        " interval may exclude zero where the verdict is undecided.",
+        HOW_TO_READ,
+        "",
+        READINGS,
         "",
         "| claim of the paper, and *what was run here* | trials | verdict |",
         "| --- | --- | --- |",
         *(_claim(claim, by_name, store) for claim in CLAIMS),
         *_controls(by_name),
-        _regularity(by_name, regularity.verdict(regularity.compare(measured))),
+        _regularity(by_name, correlated),
         "",
         *figures.as_markdown(figures.DIFFERENCES, drawn),
         "## Results",
+        "",
+        RESULTS,
         "",
     ]
     for name, table in by_name.items():
@@ -108,68 +125,10 @@ def _page(
     return "\n".join(lines)
 
 
-def _summary(by_name: dict[str, SweepResult], trials: Path) -> list[str]:
-    """Five sentences."""
-    ids, unknown = planned(by_name)
-    complete = {t.config.id: t for t in Store(trials).trials if t.result is not None and t.config.id in ids}
-    scores = [trial.score() if trial.status == "finished" else None for trial in complete.values()]
-    failed = sum(score is None or score <= CHANCE for score in scores)
-    hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
-    run = _at_one_rate(by_name)
-    decided = list(filter(is_decided, run))
-    rows = [row for table in decided for row in metrics(table)]
-    small = "Whether small batches gain most on CIFAR-10 is not decided: its trials are not complete."
-    if is_decided(by_name["evidence-regimes"]):
-        small = small_batches.in_short(by_name["evidence-regimes"])
-    return [
-        _lead(by_name),
-        small,
-        f"In all complete sweeps that compare with SGD at the same rate ({len(decided)} of {len(run)}),"
-        f" {count_verdicts(rows)}{_against_longer_steps(by_name['evidence-plain-sgd-matched'])}.",
-        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
-        f" {failed} of them diverged or collapsed.",
-        "The paper's networks at full scale, its segmentation and its image synthesis were not trained here.",
-    ]
-
-
-def _lead(by_name: dict[str, SweepResult]) -> str:
-    """On the one experiment that was run as the paper did, for each of its datasets."""
-    run = [(data, by_name[make().name]) for data, make in PAPER_PROTOCOL.items()]
-    said = [sentence for data, table in run if (sentence := _on(data, table))]
-    return f"By the paper's protocol, {'; '.join(said)}." if said else "No pair of trials is complete yet."
-
-
-def _on(data: str, table: SweepResult) -> str:
-    """Verdicts, or that there are none yet, and the range of the differences; empty without a pair."""
-    rows = list(metrics(table))
-    seen = [row.comparison for row in rows if row.comparison and row.comparison.n]
-    if not seen:
-        return ""
-    differences, pairs = [c.difference for c in seen], [c.n for c in seen]
-    verdicts, look = (count_verdicts(rows), "") if is_decided(table) else ("nothing is decided yet", "a first look: ")
-    number = " to ".join(map(str, sorted({min(pairs), max(pairs)})))
-    return (
-        f"on {data} {verdicts} ({look}mean differences to SGD from {points(min(differences))} to"
-        f" {points(max(differences))} points, {number} pairs each)"
-    )
-
-
-def _against_longer_steps(table: SweepResult) -> str:
-    """The end of a sentence: what the metrics are worth beside a larger rate, once it is decided."""
-    if not is_decided(table):
-        return ""
-    verdicts = count_verdicts(metrics(table))
-    return f"; against plain SGD at a larger rate, whose step along the mean is about as long as theirs, {verdicts}"
-
-
-def _count(table: SweepResult) -> tuple[int, int]:
-    return sum(len(row.scores) for row in table.rows.values()), sum(row.wanted for row in table.rows.values())
-
-
-def _hours(timing: Path) -> float:
-    rows = [json.loads(line) for line in timing.read_text().splitlines()]
-    seconds = sum(row["steps"] * (row["step_ms"] or 0.0) / 1000 + (row.get("eval_seconds") or 0.0) for row in rows)
-    return float(seconds) / 3600
+def _count(table: SweepResult, beside: SweepResult | None = None) -> tuple[int, int]:
+    """Trials that are complete and wanted; not those of arms that another table has too."""
+    rows = [row for label, row in table.rows.items() if beside is None or label not in beside.rows]
+    return sum(len(row.scores) for row in rows), sum(row.wanted for row in rows)
 
 
 def _claim(claim: Claim, by_name: dict[str, SweepResult], store: Store) -> str:
@@ -195,7 +154,7 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
         controlled = by_name.get(controls.name_of(name))
         if controlled is None:
             continue
-        done, wanted = _count(controlled)
+        done, wanted = _count(controlled, table)
         verdict = f"not decided: {MISSING}"
         if is_decided(controlled):
             verdict = _lines(controls.conclude(table, controlled))
@@ -204,13 +163,8 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
         yield f"| {asked} *{tested}* | {done} of {wanted} | {verdict} |"
 
 
-def _at_one_rate(by_name: dict[str, SweepResult]) -> list[SweepResult]:
-    """The sweeps of questions 1 and 3, in which metrics meet SGD at the same rate."""
-    return select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
-
-
 def _regularity(by_name: dict[str, SweepResult], seen: str) -> str:
-    run = _at_one_rate(by_name)
+    run = at_one_rate(by_name)
     done, wanted = map(sum, zip(*map(_count, run), strict=True))
     look = "" if all(map(is_decided, run)) else f"not decided: {MISSING}. A first look:<br>"
     tested = f"The trained weights of {len(run)} sweeps above, against those of SGD with the same seed."
@@ -223,14 +177,14 @@ def _section(name: str, table: SweepResult, drawn: dict[str, Figure]) -> list[st
     if not _count(table)[0]:
         return [*lines, "No trial is complete yet.", ""]
     lines += figures.as_markdown(figures.PICTURES.get(name, ""), drawn)
-    lines += ["| arm | trials | mean ± sd, % | difference | 95% interval |", "| --- | --- | --- | --- | --- |"]
+    lines += ["| arm | trials | train, % | test, %, ± sd | difference | 95% interval |", "| --- " * 6 + "|"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")
-    if not table.complete:
-        lines += ["Trials are missing: what follows is a first look, not a verdict.", ""]
     compared = zip(table.comparisons.values(), table.sentences, strict=True)
-    lines += [f"- {sentence}" for comparison, sentence in compared if comparison.trials]
-    return [*lines, ""]
+    sentences = [f"- {sentence}" for comparison, sentence in compared if comparison.trials]
+    if sentences and not table.complete:
+        lines += ["Trials are missing: what follows is a first look, not a verdict.", ""]
+    return [*lines, *sentences, ""]
 
 
 def _rates(store: Store) -> list[str]:
@@ -255,7 +209,9 @@ def _row(row: ArmResult) -> str:
     spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
     difference = points(row.comparison.difference) if row.comparison and row.comparison.n else ""
     ends = interval(row.comparison) if row.comparison else ""
-    return f"| {row.arm.label} | {len(row.scores)}/{row.wanted}{diverged} | {mean}{spread} | {difference} | {ends} |"
+    train = "" if (seen := train_accuracy(row)) is None else f"{100 * seen:.2f}"
+    trials = f"{len(row.scores)}/{row.wanted}{diverged}"
+    return f"| {row.arm.label} | {trials} | {train} | {mean}{spread} | {difference} | {ends} |"
 
 
 def _cost(what: str, name: str) -> str:

@@ -38,6 +38,11 @@ def select(by_name: Mapping[str, SweepResult], *makers: Callable[[], Sweep]) -> 
     return [by_name[name] for make in makers if (name := make().name) in by_name]
 
 
+def at_one_rate(by_name: Mapping[str, SweepResult]) -> list[SweepResult]:
+    """The tables of questions 1 and 3, in which metrics meet SGD at the same rate."""
+    return select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
+
+
 def tuned_rates(store: Store) -> dict[str, tuning.Choice]:
     """The rate of each arm of the tuned sweep; ConfigError while trials are missing."""
     return tuning.choices(sweeps.tuned_fashion(), TUNING, store)

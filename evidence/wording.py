@@ -1,12 +1,13 @@
-"""Comparisons in few words, for the cells of a table."""
+"""Comparisons in few words, for the cells of a table: better, worse, equal within the margin, undecided."""
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable
 
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.verdict import Verdict, format_signed
+from riesz_lab.statistics.verdict import format_signed
 from riesz_lab.sweeps import ArmResult, SweepResult
 
 
@@ -37,22 +38,36 @@ def numbers(comparison: Comparison, failures: bool = True) -> str:
     return "; ".join(parts)
 
 
-SAID: dict[Verdict, tuple[str, str]] = {
-    "better": ("is better", "are better"),
-    "worse": ("is worse", "are worse"),
-    "no difference": ("is equal within the margin", "are equal within the margin"),
-    "no evidence": ("shows no evidence of a difference", "show no evidence of a difference"),
-    "identical": ("is identical", "are identical"),
-    "no claim": ("allows no claim", "allow no claim"),
-}
-"""What a sentence says of one setting, and of several, with a verdict."""
+def said(comparison: Comparison) -> str:
+    """The verdict in the page's words."""
+    margin = f"{100 * comparison.margin:.1f} points"
+    words = {"no difference": f"equal within {margin}", "no evidence": "undecided"}
+    return words.get(comparison.verdict, comparison.verdict) + if_small(comparison)
+
+
+def if_small(comparison: Comparison) -> str:
+    """What is added to "better" and "worse" where a difference of the margin or more is excluded."""
+    small = comparison.verdict in ("better", "worse") and comparison.equivalent
+    return f", yet by no more than {100 * comparison.margin:.1f} points" if small else ""
+
+
+ORDER = ("better", "worse", "equal", "undecided")
+"""In which verdicts are counted; others come last."""
 
 
 def count_verdicts(rows: Iterable[ArmResult]) -> str:
-    """How many came out which way, in words that end a sentence."""
-    counts = Counter(row.comparison.verdict for row in rows if row.comparison)
-    parts = [f"{n} {SAID[verdict][n > 1]}" for verdict, n in counts.items()]
-    if not parts:
-        return "no setting is decided"
-    parts[0] = parts[0].replace(" ", f" of {counts.total()} settings ", 1)
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    """How many came out which way, also if none is better: for example "of 6 comparisons 0 are better, 6 undecided"."""
+    counts = Counter(said(row.comparison) for row in rows if row.comparison)
+    total = counts.total()
+    counts["better"] += 0
+    rank = {word: next((i for i, start in enumerate(ORDER) if word.startswith(start)), len(ORDER)) for word in counts}
+    first, *others = sorted(counts, key=lambda word: (rank[word], word))
+    listed = "".join(f", {counts[word]} {word}" for word in others)
+    return f"of {total} comparisons {counts[first]} are {first}{listed}"
+
+
+def train_accuracy(row: ArmResult) -> float | None:
+    """The mean accuracy on training images in the last epoch, as seen while training."""
+    results = (trial.result for trial in row.trials.values() if trial.status == "finished")
+    known = [one.last["train_accuracy"] for one in results if one and one.last and "train_accuracy" in one.last]
+    return statistics.fmean(known) if known else None

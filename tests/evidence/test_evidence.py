@@ -11,6 +11,7 @@ import matplotlib
 import pytest
 from evidence import figures, page, regularity, reproduce, sweeps
 from evidence.collect import collect
+from evidence.tables import at_one_rate
 
 from riesz_lab.store import Store
 from riesz_lab.sweeps import results
@@ -79,7 +80,7 @@ def test_differences_and_regularity_are_drawn_of_complete_sweeps_as_the_tables_h
         layer = {"direction": "output", "order": 0.1, "level": 0.01 * number}
         (path / "regularity.json").write_text(json.dumps([layer]))
     by_name = page._tables(tmp_path)
-    measured = regularity.measure(page._at_one_rate(by_name))
+    measured = regularity.measure(at_one_rate(by_name))
     # The matched sweep lacks the trial too: both have plain SGD at 0.2.
     assert figures.figures(by_name, measured) == {}
     store_trial(tmp_path, last, score=0.9)

@@ -20,6 +20,8 @@ STYLES: dict[Any, Any] = {
 }
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "^", "v")
+MOST_MARKED = 30
+"""Points of a line that are marked, at most."""
 PANEL_INCHES = (4.0, 3.0)
 
 
@@ -118,6 +120,8 @@ def _label_sideways(axis: Any, panel: Panel) -> None:
 
 def _line(axis: Any, series: Series) -> None:
     style = {"color": series.hex_color, "linewidth": 1.5, "label": series.name}
+    if 2 < len(series.x) <= MOST_MARKED:  # what was measured, and what lies between
+        style |= {"marker": "o", "markersize": 3}
     axis.plot(series.x, _floats(series.y), LINES[series.dash % len(LINES)], **style)
     if series.low is not None and series.high is not None:
         low, high = _floats(series.low), _floats(series.high)

@@ -24,12 +24,12 @@ def overview(evidence: ReportData) -> Figure:
         if any(not table.higher_is_better for table in evidence.tables)
         else f"{INTERVALS} Right of zero, the method has the higher score.",
         alt=f"Of {count(len(evidence.comparisons), 'comparison')}: {evidence.verdicts}.",
-        panels=[_forest(table) for table in _compared(evidence.tables)[:MAX_PANELS]],
+        panels=[forest(table) for table in _compared(evidence.tables)[:MAX_PANELS]],
     )
 
 
 def directions(evidence: ReportData) -> Figure:
-    return forest_figure(
+    return _figure(
         evidence.tables_of("directions"),
         "directions",
         "Direction of smoothing",
@@ -40,7 +40,7 @@ def directions(evidence: ReportData) -> Figure:
 
 def controls(evidence: ReportData) -> Figure:
     # Not by name: `riesz compare --controls` belongs to no named sweep.
-    return forest_figure(
+    return _figure(
         [table for table in evidence.tables if any(map(_is_control, table.rows.values()))],
         "controls",
         "Controls: step length and neighbourhood",
@@ -59,8 +59,7 @@ def _compared(tables: Sequence[SweepResult]) -> list[SweepResult]:
     return [table for table in tables if any(one.n for one in table.comparisons.values())]
 
 
-def forest_figure(tables: Sequence[SweepResult], name: str, title: str, caption: str) -> Figure:
-    """A panel per table that has a pair."""
+def _figure(tables: Sequence[SweepResult], name: str, title: str, caption: str) -> Figure:
     tables = _compared(tables)
     scales = "; ".join(dict.fromkeys(scale(table.sweep.arms[0].config) for table in tables))
     verdicts = [one.verdict for table in tables for one in table.comparisons.values() if one.n]
@@ -70,11 +69,11 @@ def forest_figure(tables: Sequence[SweepResult], name: str, title: str, caption:
         caption=f"{caption} {INTERVALS} {scales}.",
         alt=f"{verdicts.count('better')} of {len(verdicts)} are better than their baseline, {verdicts.count('worse')}"
         " worse; of the rest no such claim is made.",
-        panels=[_forest(table) for table in tables],
+        panels=[forest(table) for table in tables],
     )
 
 
-def _forest(table: SweepResult) -> Panel:
+def forest(table: SweepResult) -> Panel:
     """All comparisons of a table."""
     y = f"difference in {score_label(table.score)}" + (", points" if table.percent else "")
     y += "" if table.higher_is_better else " (lower is better)"
@@ -98,23 +97,29 @@ def forest_panel(title: str, y: str, rows: Iterable[tuple[str, Config, Compariso
         if comparison.n:
             by_metric.setdefault(metric_kind(config), []).append((label, config, comparison))
     series = []
-    for index, (kind, of_metric) in enumerate(by_metric.items()):
+    for kind, of_metric in by_metric.items():
         labels, configs, comparisons = zip(*of_metric, strict=True)
         ends = [one.interval or (None, None) for one in comparisons]
         series.append(
             Series(
-                name=type(riesz.metric(configs[0].metric)).__name__,
+                name=_metric_name(configs[0].metric),
                 x=labels,
                 y=[times * one.difference for one in comparisons],
                 low=[low and times * low for low, _ in ends],
                 high=[high and times * high for _, high in ends],
                 kind="points",
+                # One colour and one shape in all panels.
                 color=COLORS.get(kind, 6),
-                dash=index,
+                dash=COLORS.get(kind, 6),
                 note="(95% interval)",
             )
         )
     return Panel(title=title, y=y, series=series, zero=True, sideways=True)
+
+
+def _metric_name(metric: str) -> str:
+    kind = type(riesz.metric(metric))
+    return "plain optimizer" if kind is riesz.Identity else kind.__name__
 
 
 def _label(arm: Arm, plain: Set[str | None]) -> str:

@@ -15,6 +15,12 @@ from riesz_lab.utils.amounts import count
 READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, lam in G": 4}
 """Ways to read lam, and their colours."""
 
+TILDE = {
+    "SobolevTilde, lam as scale": "f + lam G f with G at 1 (lam as scale)",
+    "SobolevTilde, lam in G": "f + G f with lam inside G (lam in G)",
+}
+"""What the readings of SobolevTilde mean."""
+
 PLAIN = "plain optimizer; in the paper, every lam lies above it"
 
 Points = dict[str, dict[float, list[float]]]
@@ -27,12 +33,13 @@ def lambda_sweep(evidence: ReportData) -> Figure:
 def lambda_figure(tables: Iterable[SweepResult]) -> Figure:
     """A panel per table."""
     shown = [(table.sweep.arms[0].config, points) for table in tables if (points := _points(table))]
+    drawn = [reading for name, reading in TILDE.items() if any(name in points for _, points in shown)]
+    readings = f" The paper's H1-tilde at lam has two readings; drawn: {', '.join(drawn)}." if drawn else ""
     return Figure(
         name="lambda",
         title="Test accuracy by lam",
         caption="Of the last epoch. lam = 0 is the plain optimizer; in the paper, both metrics lie above it at every"
-        " lam. The paper's H1-tilde at lam has two readings: f + lam G f with G at 1, and f + G f with lam inside G."
-        " Bands are one standard deviation over seeds. "
+        f" lam.{readings} Bands are one standard deviation over seeds. "
         + "; ".join(sorted({scale(config) for config, _ in shown}))
         + ".",
         alt=" ".join(f"{short_scale(config)}: {_describe(points)}." for config, points in shown),

@@ -1,0 +1,63 @@
+"""The evidence in five sentences, which open the page and the README."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from evidence import small_batches, sweeps
+from evidence.attribution import compared
+from evidence.tables import is_decided, planned, select
+from evidence.wording import count_verdicts, metrics, points
+from riesz_lab.store import Store
+from riesz_lab.sweeps import SweepResult
+from riesz_lab.sweeps.paper import CHANCE
+
+
+def summary(by_name: Mapping[str, SweepResult], trials: Path) -> list[str]:
+    """What the complete sweeps say; how much was run; and what was not."""
+    two_layers = select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
+    (tuned,), (regimes,) = select(by_name, sweeps.tuned_fashion), select(by_name, sweeps.regimes)
+    at_one_rate = "On the paper's two-layer CNN, with SGD at the same rate,"
+    at_best = "On Fashion-MNIST, with each method at its own best rate,"
+    small = "Whether small batches gain most on CIFAR-10 is undecided: its trials are not complete."
+    return [
+        _against_sgd(at_one_rate, two_layers),
+        _against_sgd(at_best, [tuned]),
+        small_batches.in_short(regimes) if is_decided(regimes) else small,
+        _amount(by_name, trials),
+        "At these settings the two metrics are nearly the same operator, so that their results are one finding rather"
+        " than two; the paper's ResNet-56 and VGG-16 on all of CIFAR-10, its segmentation and its image synthesis were"
+        " not trained here.",
+    ]
+
+
+def _against_sgd(setting: str, tables: list[SweepResult]) -> str:
+    """How many comparisons of the sweeps that are complete came out which way, and the range of their differences."""
+    rows = [row for table in tables if is_decided(table) for row in metrics(table)]
+    if not rows:
+        return f"{setting} nothing is decided yet: trials are missing."
+    differences = [one.difference for row in rows if (one := compared(row)).n]
+    sizes = (
+        f" (mean differences {points(min(differences))} to {points(max(differences))} points)" if differences else ""
+    )
+    return f"{setting} {count_verdicts(rows)}{sizes}."
+
+
+def _amount(by_name: Mapping[str, SweepResult], trials: Path) -> str:
+    ids, unknown = planned(by_name)
+    complete = {t.config.id: t for t in Store(trials).trials if t.result is not None and t.config.id in ids}
+    scores = [trial.score() if trial.status == "finished" else None for trial in complete.values()]
+    failed = sum(score is None or score <= CHANCE for score in scores)
+    hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
+    return (
+        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
+        f" {failed} of them diverged or collapsed."
+    )
+
+
+def _hours(timing: Path) -> float:
+    rows = [json.loads(line) for line in timing.read_text().splitlines()]
+    seconds = sum(row["steps"] * (row["step_ms"] or 0.0) / 1000 + (row.get("eval_seconds") or 0.0) for row in rows)
+    return float(seconds) / 3600
