@@ -16,9 +16,7 @@ def finding() -> str:
 
 def main() -> None:
     readme = ROOT / "README.md"
-    text, places = PLACE.subn(
-        lambda match: f"{match[1]}{finding()}\n{match[2]}", readme.read_text()
-    )
+    text, places = PLACE.subn(lambda match: f"{match[1]}{finding()}\n{match[2]}", readme.read_text())
     if places != 1:
         raise SystemExit(f"expected one place for the finding in {readme}, got {places}")
     readme.write_text(text)
