@@ -90,7 +90,9 @@ def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tm
     assert lines["ReweightedL2 lam = 5"].startswith(
         "part of the gain is step length; +2.00 above; against plain SGD 0.06 better (+1.00, "
     )
-    assert lines["ReweightedL2 lam = 20"].startswith("open whether the gain is more than step length; +1.00 above")
+    assert lines["ReweightedL2 lam = 20"].startswith(
+        "open whether the gain is more than step length; +1.00 above; against plain SGD 0.2 undecided ("
+    )
     assert lines["SobolevTilde lam = 5, as scale"].startswith("the gain is no larger than the margin: nothing to")
     store_arm(tmp_path, sweeps.plain_sgd(), "plain SGD 0.06", 0.8)
     lines = dict(line.split(": ", 1) for line in conclusion(tmp_path, sweeps.plain_sgd_matched))
