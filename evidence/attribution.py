@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from evidence.rows import compared, gains
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.sweeps import ArmResult, SweepResult
 
@@ -28,9 +29,9 @@ class Attribution:
         """What became of the difference.
 
         none: there was none. small: it is within the margin, so that a control that excludes the margin says nothing
-        of it. remains: it is there, and not shown to be within the margin. part: the same, and smaller than it was.
-        gone: it became smaller, and what is left is within the margin or has the other sign. open: the trials do not
-        tell.
+        of it. remains: it is there, and not shown to be within the margin. part: the same, and it became smaller, by a
+        change that is not shown to be within the margin. gone: it became smaller, and what is left is within the margin
+        or has the other sign. open: the trials do not tell.
         """
         if self.then.verdict not in ("better", "worse"):
             return "none"
@@ -38,7 +39,7 @@ class Attribution:
             return "small"
         smaller = self.lost.verdict == self.then.verdict
         if self.now.verdict == self.then.verdict and not self.now.equivalent:
-            return "part" if smaller else "remains"
+            return "part" if smaller and not self.lost.equivalent else "remains"
         return "gone" if self.now.verdict not in OPEN and smaller else "open"
 
 
@@ -51,19 +52,3 @@ def attribute(pairs: Mapping[str, tuple[SweepResult, ArmResult, SweepResult, Arm
         }
     )
     return {name: Attribution(compared(then), compared(now), lost[name]) for name, (_, then, _, now) in pairs.items()}
-
-
-def gains(table: SweepResult, row: ArmResult) -> dict[Hashable, float | None]:
-    """By seed, the difference to the baseline; None where either trial diverged."""
-    assert row.arm.baseline is not None
-    base = table.rows[row.arm.baseline].scores
-    return {
-        seed: None if score is None or base[seed] is None else score - base[seed]  # type: ignore[operator]
-        for seed, score in row.scores.items()
-        if seed in base
-    }
-
-
-def compared(row: ArmResult) -> Comparison:
-    assert row.comparison is not None
-    return row.comparison

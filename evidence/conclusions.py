@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from evidence.attribution import attribute, compared
-from evidence.wording import if_small, metrics, numbers, points, said
+from evidence.attribution import attribute
+from evidence.rows import compared, metrics
+from evidence.sweeps import repeats_lambda_fashion
+from evidence.wording import if_small, numbers, points, said
 from riesz_lab.statistics import Comparison
-from riesz_lab.sweeps import ArmResult, Sweep, SweepResult
+from riesz_lab.sweeps import Sweep, SweepResult
 
 Tables = Mapping[str, SweepResult]
 """By the name of the sweep."""
@@ -54,8 +56,8 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
         }
         lines = []
         for label, one in attribute(pairs).items():
-            _, then, _, now = pairs[label]
-            if then.trials == now.trials and _baseline(then_table, then).trials == _baseline(now_table, now).trials:
+            now = pairs[label][3]
+            if repeats_lambda_fashion(now_table.sweep, now.arm):
                 lines.append(f"{label}: the same trials as above, so nothing new; {said(one.then)}")
                 continue
             conclusion = {
@@ -72,8 +74,3 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
         return lines
 
     return conclude
-
-
-def _baseline(table: SweepResult, row: ArmResult) -> ArmResult:
-    assert row.arm.baseline is not None
-    return table.rows[row.arm.baseline]

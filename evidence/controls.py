@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from evidence import TRIALS, sweeps
-from evidence.attribution import OPEN, attribute, compared
+from evidence.attribution import OPEN, attribute
+from evidence.rows import compared, metrics
 from evidence.tables import is_decided, tables
-from evidence.wording import metrics, numbers, points, said
+from evidence.wording import if_small, numbers, points, said
 from riesz_lab.errors import ConfigError
 from riesz_lab.sweeps import Arm, Sweep, SweepResult
 from riesz_lab.sweeps.controls import CONTROLS, controls_of
@@ -44,7 +45,9 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
     differing = [
         table.sweep[label]
         for label, comparison in table.comparisons.items()
-        if comparison.verdict in ("better", "worse") and table.sweep[label].config.metric != "identity"
+        if comparison.verdict in ("better", "worse")
+        and table.sweep[label].config.metric != "identity"
+        and not sweeps.repeats_lambda_fashion(table.sweep, table.sweep[label])
     ]
     if not differing:
         return None
@@ -76,22 +79,23 @@ def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
     found = attribute({label: (table, table.rows[label], controlled, row) for label, row in kept.items()})
     lines = []
     for label, one in found.items():
+        reversed_sign = one.now.verdict in ("better", "worse") and one.now.verdict != one.then.verdict
         conclusion = {
             "remains": "the difference remains",
             "part": "part of the difference remains",
-            "gone": "the difference is gone",
+            "gone": "the difference is reversed" if reversed_sign else "the difference is gone",
             "small": "the difference is within the margin, so that no control can tell",
             "open": "whether the difference is gone is open",
             "none": "there is no difference",
         }[one.fate]
-        change = f"{points(one.then.difference)} becomes {numbers(one.now)}"
-        line = f"{label} ({said(one.then)}): with the norm kept, against {kept[label].arm.baseline}, {change};"
+        then = f"{said(one.then)}, {points(one.then.difference)} against {table.sweep[label].baseline}"
+        line = f"{label} ({then}): with the norm kept, against {kept[label].arm.baseline}, {numbers(one.now)};"
         line += f" {conclusion}"
         if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
             order = compared(permuted)
             matters = "matters" if order.verdict in ("better", "worse") else "does not matter"
             line += f"; the order of the channels {'may matter or not' if order.verdict in OPEN else matters}"
-            line += f" ({numbers(order)})"
+            line += f" ({numbers(order)}{if_small(order)})"
         lines.append(line)
     return lines
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from evidence import regularity, sweeps
 from evidence.regularity import QUANTITIES, Arms
+from evidence.rows import metrics
 from evidence.tables import select
-from evidence.wording import count_verdicts, metrics
+from evidence.wording import count_verdicts
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.figures.differences import INTERVALS, forest, forest_panel
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
@@ -76,13 +77,13 @@ def _regularity(measured: Mapping[str, Arms], complete: Mapping[str, SweepResult
         for name, arms in shown.items()
         for quantity in QUANTITIES
     ]
-    counted = regularity.verdict({key: one for key, one in compared.items() if key[0] in shown})
+    counted = regularity.verdicts({key: one for key, one in compared.items() if key[0] in shown})
     return Figure(
         name="regularity",
         title="Regularity of trained weights, against SGD's",
         caption=f"Left, the {QUANTITIES['level']} along the output channels (level); right, the {QUANTITIES['order']}"
         f" (order); each minus that of SGD, in complete sweeps. {INTERVALS} The scales differ.",
-        alt=counted.replace("<br>", "; ").replace("**", "") + ".",
+        alt=f"{'; '.join(counted)}.",
         panels=[panel for panel in panels if panel.series],
         columns=2,
     )

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from evidence import TRIALS, controls, figures, regularity, sweeps
 from evidence.claims import CLAIMS, NOT_TESTED, REGULARITY, Claim
+from evidence.rows import train_accuracy
 from evidence.summary import summary
 from evidence.tables import MISSING, at_one_rate, is_decided, tables, tuned_rates, why_not_tuned
-from evidence.wording import interval, points, train_accuracy
+from evidence.wording import interval, points
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
 from riesz_lab.report.figure import Figure
@@ -77,7 +78,7 @@ def _page(
     by_name: dict[str, SweepResult], trials: Path, measured: dict[str, regularity.Arms], drawn: dict[str, Figure]
 ) -> str:
     store = Store(trials)
-    correlated = f"{regularity.verdict(regularity.compare(measured))}<br>{regularity.along_input(measured)}"
+    correlated = [*regularity.verdicts(regularity.compare(measured)), regularity.along_input(measured)]
     lines = ["# Evidence", "", *(f"- {sentence}" for sentence in summary(by_name, trials)), "", INTRODUCTION, ""]
     lines += [
         "## Claims",
@@ -90,7 +91,7 @@ def _page(
         "| --- | --- | --- |",
         *(_claim(claim, by_name, store) for claim in CLAIMS),
         *_controls(by_name),
-        _regularity(by_name, correlated),
+        _regularity(by_name, _lines(correlated)),
         "",
         *figures.as_markdown(figures.DIFFERENCES, drawn),
         "## Results",
@@ -180,8 +181,12 @@ def _section(name: str, table: SweepResult, drawn: dict[str, Figure]) -> list[st
     lines += ["| arm | trials | train, % | test, %, ± sd | difference | 95% interval |", "| --- " * 6 + "|"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")
-    compared = zip(table.comparisons.values(), table.sentences, strict=True)
-    sentences = [f"- {sentence}" for comparison, sentence in compared if comparison.trials]
+    sentences = []
+    for (label, comparison), sentence in zip(table.comparisons.items(), table.sentences, strict=True):
+        if sweeps.repeats_lambda_fashion(table.sweep, table.sweep[label]):
+            sentences.append(f"- {label}: the trials of lambda-fashion at lam = 1; see there.")
+        elif comparison.trials:
+            sentences.append(f"- {sentence}")
     if sentences and not table.complete:
         lines += ["Trials are missing: what follows is a first look, not a verdict.", ""]
     return [*lines, *sentences, ""]

@@ -30,7 +30,7 @@ MARGIN = 0.01
 WORDS = {"better": "higher", "worse": "lower", "no difference": f"equal within {MARGIN}", "no evidence": "undecided"}
 """Verdicts on a correlation, which is neither good nor bad."""
 
-WHOSE = {True: "of plain SGD (in the paper, it is the reverse)", False: "with a metric"}
+WHOSE = {True: "of SGD (in the paper, it is the reverse)", False: "with a metric"}
 
 HEADER = (
     "Along the output channels, mean over layers and seeds: *level* is the correlation of all pairs of filters, which"
@@ -86,9 +86,9 @@ def compare(measured: Mapping[str, Arms]) -> dict[tuple[str, str, str], Comparis
     )
 
 
-def verdict(compared: Mapping[tuple[str, str, str], Comparison]) -> str:
-    """How many comparisons with SGD, by sweep, arm and quantity, came out which way."""
-    parts = []
+def verdicts(compared: Mapping[tuple[str, str, str], Comparison]) -> list[str]:
+    """How many comparisons with SGD, by sweep, arm and quantity, came out which way; a line for each quantity."""
+    lines = []
     for quantity, meaning in QUANTITIES.items():
         of_quantity = [one for (_, _, name), one in compared.items() if name == quantity and one.n]
         counted = Counter(_word(one) for one in of_quantity)
@@ -96,8 +96,8 @@ def verdict(compared: Mapping[tuple[str, str, str], Comparison]) -> str:
         counts = ", ".join([higher, *(f"{n} {word}" for word, n in counted.items())])
         ends = [f"{end(one.difference for one in of_quantity):+.3f}" for end in (min, max)] if of_quantity else []
         sizes = f" (mean differences {' to '.join(ends)})" if ends else ""
-        parts.append(f"**{meaning}, against SGD's**: {counts}{sizes}")
-    return "<br>".join(parts)
+        lines.append(f"{meaning}, against SGD's: {counts}{sizes}")
+    return lines
 
 
 def along_input(measured: Mapping[str, Arms]) -> str:
@@ -109,7 +109,7 @@ def along_input(measured: Mapping[str, Arms]) -> str:
             plain = arm.config.metric == "identity"
             higher[plain].append(_mean(trials, "level", "input") > _mean(trials, "level"))
     counts = [f"in {sum(higher[plain])} of {len(higher[plain])} arms {who}" for plain, who in WHOSE.items()]
-    return f"**more alike along the input than along the output**, not tested: {', '.join(counts)}"
+    return f"more alike along the input than along the output, not tested: {', '.join(counts)}"
 
 
 def section(measured: Mapping[str, Arms]) -> list[str]:

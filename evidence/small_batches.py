@@ -6,9 +6,10 @@ import statistics
 from dataclasses import dataclass
 
 import riesz
-from evidence.attribution import OPEN, Attribution, attribute, compared, gains
+from evidence.attribution import OPEN, Attribution, attribute
 from evidence.conclusions import OUTCOMES, outcome
-from evidence.wording import count_verdicts, metrics, numbers, points, said, train_accuracy
+from evidence.rows import compared, gains, metrics, train_accuracy
+from evidence.wording import count_verdicts, if_small, numbers, points, said
 from riesz_lab.report.figures.regimes import best_rate, regime_maps
 from riesz_lab.report.published import published
 from riesz_lab.statistics import Comparison, holm, paired
@@ -36,9 +37,9 @@ class SmallBatches:
     small: Comparison  # with SGD where the paper's gain is largest
     large: Comparison  # with SGD where it is smallest
     more: Comparison  # the difference of the small batches minus that of the large ones, seed by seed
-    sgd_rate: float | None  # at which SGD's mean is highest at the small batch size; None if all rates diverged
-    own_rate: float | None  # at which the metric's is
-    edges: tuple[float, ...]  # those of the two that are the smallest or largest that was run
+    rates: tuple[float, ...]  # that were run at the small batch size
+    sgd_rate: float | None  # SGD's best of them; None if trials diverged at every one
+    own_rate: float | None  # the metric's best
     at_sgd_rate: Attribution | None  # the gain at `sgd_rate`, if it is another one than the paper's
     each_at_best: Comparison | None  # with SGD, each at its own rate, if these are two
 
@@ -46,44 +47,47 @@ class SmallBatches:
     def outcome(self) -> str:
         """Of the claim that small batches gain most."""
         if self.small.verdict != "better":
-            return outcome(self.small)
-        return {
-            "better": outcome(self.small),
+            return f"contradicted, less than at batch {LARGE}" if self.order == "worse" else outcome(self.small)
+        gain = {
+            "better": OUTCOMES["better"],
             "worse": f"a gain, yet a smaller one than at batch {LARGE}",
             "no difference": f"a gain, yet no larger one than at batch {LARGE}",
         }.get(self.order, f"a gain; open whether it is larger than at batch {LARGE}")
+        return gain + if_small(self.small)
 
     @property
     def order(self) -> str:
         """The verdict on `more`; none where trials diverged, since their pairs may be the ones that matter."""
-        return "no claim" if any((*self.small.diverged, *self.large.diverged)) else self.more.verdict
+        return "no claim" if self.more.n < self.more.trials else self.more.verdict
 
     @property
     def rate_conclusion(self) -> str:
         """Of a gain: whether the rate explains it."""
-        if self.sgd_rate is None:
-            return "trials of SGD diverged at every rate, so that none suits it"
+        if self.small.equivalent:
+            return "a gain within the margin is not explained"
         if self.at_sgd_rate is None:
-            return "no rate that was run suits SGD better, so the rate does not explain the gain"
-        best, fate = self.each_at_best or self.at_sgd_rate.now, self.at_sgd_rate.fate
-        if fate == "small":
-            return "the gain is no larger than the margin"
-        if fate == "part":
-            found = "part of the gain is a matter of the rate"
-        elif fate == "remains" or (best.verdict == "better" and not best.equivalent):
-            found = "the gain is more than a matter of the rate"
-        elif fate == "gone" and best.verdict not in OPEN:
-            found = "the gain is a matter of the rate"
+            found = "no rate that was run suits SGD better, so that none explains the gain"
         else:
-            found = "open whether the gain is more than a matter of the rate"
-        return f"{found}, as far as the rates that were run tell" if self.edges else found
+            best, fate = self.each_at_best or self.at_sgd_rate.now, self.at_sgd_rate.fate
+            if fate in ("remains", "part") or (best.verdict == "better" and not best.equivalent):
+                found = "the gain is more than a matter of the rate"
+                found += ", though part of it is one" if fate == "part" else ""
+            elif fate == "gone" and best.verdict not in OPEN:
+                found = "the gain is a matter of the rate"
+            else:
+                found = "open whether the gain is more than a matter of the rate"
+        at_the_edge = {min(self.rates), max(self.rates)} & {self.sgd_rate, self.own_rate}
+        return found + (", as far as the rates that were run tell" if at_the_edge else "")
+
+    def at(self, rate: float | None) -> str:
+        """The rate, and whether a better one may lie beyond those that were run."""
+        return f"{rate:g}" + (", the edge of what was run" if rate in (min(self.rates), max(self.rates)) else "")
 
 
 def read(table: SweepResult) -> list[SmallBatches]:
     """One for each metric of the sweep."""
     cells = {(row.arm.config.metric, row.arm.config.batch_size, row.arm.config.lr): row for row in metrics(table)}
     names = list(dict.fromkeys(metric for metric, _, _ in cells))
-    rates = [rate for metric, size, rate in cells if (metric, size) == (names[0], SMALL)]
     sgd_rate = best_rate(table, SMALL)
     more = holm({name: _more(table, cells[name, SMALL, PAPER_RATE], cells[name, LARGE, PAPER_RATE]) for name in names})
     moved = {}
@@ -95,7 +99,7 @@ def read(table: SweepResult) -> list[SmallBatches]:
     for name in names:
         kind, own_rate = type(riesz.metric(name)).__name__, best_rate(table, SMALL, name)
         # At one and the same rate it is a cell of the table, which has a verdict of its own.
-        at_best = None if own_rate in (None, sgd_rate) else to_best.get(kind, {}).get((SMALL, own_rate))
+        other_rate = None if sgd_rate is None or sgd_rate == own_rate else own_rate
         found.append(
             SmallBatches(
                 kind,
@@ -103,11 +107,11 @@ def read(table: SweepResult) -> list[SmallBatches]:
                 compared(cells[name, SMALL, PAPER_RATE]),
                 compared(cells[name, LARGE, PAPER_RATE]),
                 more[name],
+                tuple(rate for metric, size, rate in cells if (metric, size) == (name, SMALL)),
                 sgd_rate,
                 own_rate,
-                tuple(rate for rate in (min(rates), max(rates)) if rate in (sgd_rate, own_rate)),
                 moved.get(name),
-                at_best,
+                None if other_rate is None else to_best[kind][SMALL, other_rate],
             )
         )
     return found
@@ -119,28 +123,27 @@ def _more(table: SweepResult, small: ArmResult, large: ArmResult) -> Comparison:
 
 def conclude(table: SweepResult) -> list[str]:
     """A line for each metric, and one for all batch sizes and rates."""
-    return [*(_line(one, _sgd_mean(table, one.sgd_rate)) for one in read(table)), _all_cells(table)]
+    return [*map(_line, read(table)), _all_cells(table)]
 
 
-def _line(one: SmallBatches, sgd_mean: str) -> str:
+def _line(one: SmallBatches) -> str:
     parts = [f"{one.metric}: {one.outcome}", f"batch {SMALL}, rate {PAPER_RATE:g}: {_against_paper(one)}"]
     parts.append(f"batch {LARGE}: {said(one.large)} ({numbers(one.large)})")
     more = f"{MORE.get(one.order, 'undecided')} ({numbers(one.more, failures=False)})"
-    no_gain = ", a gain at neither" if "better" not in (one.small.verdict, one.large.verdict) else ""
-    parts.append(f"the first difference minus the second: {more}{no_gain}")
-    edge = dict.fromkeys(one.edges, ", the edge of what was run")
-    if one.at_sgd_rate is not None and one.sgd_rate is not None:
-        now, chosen = one.at_sgd_rate.now, f"{sgd_mean}, chosen on these scores, which favours SGD"
-        where = f"at {one.sgd_rate:g}{edge.get(one.sgd_rate, '')}, where SGD's mean is highest ({chosen})"
-        parts.append(f"{where}: {said(now)} ({numbers(now)})")
-    if one.each_at_best is not None and one.own_rate is not None:
-        rates = f"SGD at {one.sgd_rate:g} and the metric at {one.own_rate:g}{edge.get(one.own_rate, '')}"
-        parts.append(
-            f"{rates}, where each has its highest mean: {said(one.each_at_best)} ({numbers(one.each_at_best)})"
-        )
-    if one.small.verdict == "better":
-        parts.append(one.rate_conclusion)
-    return "; ".join(parts)
+    shown = "better" in (one.small.verdict, one.large.verdict) or one.order not in ("better", "worse")
+    parts.append(f"the first difference minus the second: {more}{'' if shown else ', no gain shown at either'}")
+    if one.at_sgd_rate is not None:
+        now = one.at_sgd_rate.now
+        chosen = f"SGD's best rate ({100 * now.baseline_mean:.2f}%; chosen on these scores, which favours SGD)"
+        parts.append(f"at {one.at(one.sgd_rate)}, {chosen}: {said(now)} ({numbers(now)})")
+    if one.each_at_best is not None:
+        rates = f"SGD at {one.at(one.sgd_rate)}, and the metric at {one.at(one.own_rate)}, each at its best"
+        parts.append(f"{rates}: {said(one.each_at_best)} ({numbers(one.each_at_best)})")
+    return "; ".join([*parts, *_rate_conclusion(one)])
+
+
+def _rate_conclusion(one: SmallBatches) -> list[str]:
+    return [one.rate_conclusion] if one.small.verdict == "better" else []
 
 
 def _against_paper(one: SmallBatches) -> str:
@@ -152,32 +155,27 @@ def _against_paper(one: SmallBatches) -> str:
     return text
 
 
-def _sgd_mean(table: SweepResult, rate: float | None) -> str:
-    rows = (row for row in table.rows.values() if row.arm.config.metric == "identity")
-    at = [row for row in rows if (row.arm.config.batch_size, row.arm.config.lr) == (SMALL, rate)]
-    return f"{100 * statistics.fmean(at[0].finite):.2f}%" if at else ""
-
-
 def _all_cells(table: SweepResult) -> str:
     """Which batch sizes and rates differ, what could have been seen, and how far the networks were trained."""
     rows = list(metrics(table))
     line = f"All batch sizes and rates: {count_verdicts(rows)}"
-    for verdict in OUTCOMES:
+    for verdict in ("better", "worse"):
         if cells := [f"{row.arm.label} ({numbers(c)})" for row in rows if (c := compared(row)).verdict == verdict]:
             line += f"; {verdict}: {', '.join(cells)}"
     if detectable := [100 * c.detectable for row in rows if (c := compared(row)).detectable is not None]:
         line += f"; one test alone detects {min(detectable):.2f} to {max(detectable):.2f} points"
     sgd = next(row for row in table.rows.values() if row.arm.config.metric == "identity")
     if (train := train_accuracy(sgd)) is not None and sgd.finite:
-        test = statistics.fmean(sgd.finite)
-        ends = f"{100 * train:.1f}% on training images and {100 * test:.1f}% on test images"
+        ends = f"{100 * train:.1f}% on training images and {100 * statistics.fmean(sgd.finite):.1f}% on test images"
         line += f"; runs are short: {sgd.arm.label} ends at {ends}"
     return line
 
 
 def in_short(table: SweepResult) -> str:
     """The same in a sentence."""
-    parts = [f"for {one.metric} {one.outcome} ({_against_paper(one)})" for one in read(table)]
-    cells = count_verdicts(metrics(table))
-    claim = f"On CIFAR-10 with ResNet-20, that batch {SMALL} at a rate of {PAPER_RATE:g} gains most is"
-    return f"{claim} {', '.join(parts)}; {cells}."
+    found = [
+        f"{one.metric} {', '.join([f'{one.outcome} ({_against_paper(one)})', *_rate_conclusion(one)])}"
+        for one in read(table)
+    ]
+    claim = f"On CIFAR-10 with ResNet-20, the claim that batch {SMALL} gains most, at a rate of {PAPER_RATE:g}"
+    return f"{claim}: {'; '.join(found)}; at all batch sizes and rates, {count_verdicts(metrics(table))}."

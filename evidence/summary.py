@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evidence import small_batches, sweeps
-from evidence.attribution import compared
-from evidence.tables import is_decided, planned, select
-from evidence.wording import count_verdicts, metrics, points
+from evidence.rows import compared, metrics
+from evidence.tables import MISSING, is_decided, planned, select, why_not_tuned
+from evidence.wording import count_verdicts, points
 from riesz_lab.store import Store
 from riesz_lab.sweeps import SweepResult
 from riesz_lab.sweeps.paper import CHANCE
@@ -17,14 +17,14 @@ from riesz_lab.sweeps.paper import CHANCE
 
 def summary(by_name: Mapping[str, SweepResult], trials: Path) -> list[str]:
     """What the complete sweeps say; how much was run; and what was not."""
-    two_layers = select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
-    (tuned,), (regimes,) = select(by_name, sweeps.tuned_fashion), select(by_name, sweeps.regimes)
-    at_one_rate = "On the paper's two-layer CNN, with SGD at the same rate,"
-    at_best = "On Fashion-MNIST, with each method at its own best rate,"
+    at_one_rate = select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
+    tuned, regimes = by_name[sweeps.tuned_fashion().name], by_name[sweeps.regimes().name]
     small = "Whether small batches gain most on CIFAR-10 is undecided: its trials are not complete."
     return [
-        _against_sgd(at_one_rate, two_layers),
-        _against_sgd(at_best, [tuned]),
+        _against_sgd("On the paper's two-layer CNN, against SGD at the same rate", at_one_rate, MISSING),
+        _against_sgd(
+            "On Fashion-MNIST, each method at its own best rate", [tuned], why_not_tuned(Store(trials)) or MISSING
+        ),
         small_batches.in_short(regimes) if is_decided(regimes) else small,
         _amount(by_name, trials),
         "At these settings the two metrics are nearly the same operator, so that their results are one finding rather"
@@ -33,16 +33,16 @@ def summary(by_name: Mapping[str, SweepResult], trials: Path) -> list[str]:
     ]
 
 
-def _against_sgd(setting: str, tables: list[SweepResult]) -> str:
+def _against_sgd(setting: str, tables: list[SweepResult], why_not: str) -> str:
     """How many comparisons of the sweeps that are complete came out which way, and the range of their differences."""
-    rows = [row for table in tables if is_decided(table) for row in metrics(table)]
+    rows = [(table.sweep, row) for table in tables if is_decided(table) for row in metrics(table)]
     if not rows:
-        return f"{setting} nothing is decided yet: trials are missing."
-    differences = [one.difference for row in rows if (one := compared(row)).n]
-    sizes = (
-        f" (mean differences {points(min(differences))} to {points(max(differences))} points)" if differences else ""
-    )
-    return f"{setting} {count_verdicts(rows)}{sizes}."
+        return f"{setting}, nothing is decided yet: {why_not}."
+    new = [row for sweep, row in rows if not sweeps.repeats_lambda_fashion(sweep, row.arm)]
+    repeated = "" if len(new) == len(rows) else "; where both sides chose the rate above, the trials are those above"
+    found = [one.difference for row in new if (one := compared(row)).n]
+    sizes = f" (mean differences {points(min(found))} to {points(max(found))} points)" if found else ""
+    return f"{setting}: {count_verdicts(new)}{sizes}{repeated}."
 
 
 def _amount(by_name: Mapping[str, SweepResult], trials: Path) -> str:

@@ -49,6 +49,17 @@ def lambda_fashion() -> Sweep:
     return _lambdas("evidence-lambda-fashion", recipe("fashion-cnn"))
 
 
+def repeats_lambda_fashion(sweep: Sweep, arm: Arm) -> bool:
+    """Whether another sweep compares the very trials of `lambda_fashion`: if tuning chooses its rate on both sides."""
+    own = lambda_fashion()
+    return sweep.name != own.name and _sides(sweep, arm) in [_sides(own, one) for one in own.arms if one.baseline]
+
+
+def _sides(sweep: Sweep, arm: Arm) -> tuple[str, str]:
+    assert arm.baseline is not None
+    return arm.config.group, sweep[arm.baseline].config.group
+
+
 def lambda_mnist() -> Sweep:
     return _lambdas("evidence-lambda-mnist", recipe("mnist-cnn"))
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter
 from collections.abc import Iterable
+from typing import get_args
 
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.verdict import format_signed
-from riesz_lab.sweeps import ArmResult, SweepResult
-
-
-def metrics(table: SweepResult) -> Iterable[ArmResult]:
-    """The rows that are compared and have a metric; SGD at another rate is none."""
-    return (row for row in table.rows.values() if row.comparison is not None and row.arm.config.metric != "identity")
+from riesz_lab.statistics.verdict import Verdict, format_signed
+from riesz_lab.sweeps import ArmResult
 
 
 def points(difference: float) -> str:
@@ -40,34 +34,35 @@ def numbers(comparison: Comparison, failures: bool = True) -> str:
 
 def said(comparison: Comparison) -> str:
     """The verdict in the page's words."""
-    margin = f"{100 * comparison.margin:.1f} points"
-    words = {"no difference": f"equal within {margin}", "no evidence": "undecided"}
-    return words.get(comparison.verdict, comparison.verdict) + if_small(comparison)
+    return _word(comparison) + if_small(comparison)
+
+
+def _word(comparison: Comparison) -> str:
+    words = {"no difference": f"equal within {_margin(comparison)}", "no evidence": "undecided"}
+    return words.get(comparison.verdict, comparison.verdict)
 
 
 def if_small(comparison: Comparison) -> str:
     """What is added to "better" and "worse" where a difference of the margin or more is excluded."""
     small = comparison.verdict in ("better", "worse") and comparison.equivalent
-    return f", yet by no more than {100 * comparison.margin:.1f} points" if small else ""
+    return f", yet by no more than {_margin(comparison)}" if small else ""
 
 
-ORDER = ("better", "worse", "equal", "undecided")
-"""In which verdicts are counted; others come last."""
+def _margin(comparison: Comparison) -> str:
+    return f"{100 * comparison.margin:.1f} points"
 
 
 def count_verdicts(rows: Iterable[ArmResult]) -> str:
-    """How many came out which way, also if none is better: for example "of 6 comparisons 0 are better, 6 undecided"."""
-    counts = Counter(said(row.comparison) for row in rows if row.comparison)
-    total = counts.total()
-    counts["better"] += 0
-    rank = {word: next((i for i, start in enumerate(ORDER) if word.startswith(start)), len(ORDER)) for word in counts}
-    first, *others = sorted(counts, key=lambda word: (rank[word], word))
-    listed = "".join(f", {counts[word]} {word}" for word in others)
-    return f"of {total} comparisons {counts[first]} are {first}{listed}"
+    """How many came out which way, also if none is better: for example "0 of 6 comparisons better, 6 undecided"."""
+    comparisons = [row.comparison for row in rows if row.comparison]
+    better = [one for one in comparisons if one.verdict == "better"]
+    parts = [f"{len(better)} of {len(comparisons)} comparisons better{_of_them(better)}"]
+    for verdict in get_args(Verdict)[1:]:
+        if found := [one for one in comparisons if one.verdict == verdict]:
+            parts.append(f"{len(found)} {_word(found[0])}{_of_them(found)}")
+    return ", ".join(parts)
 
 
-def train_accuracy(row: ArmResult) -> float | None:
-    """The mean accuracy on training images in the last epoch, as seen while training."""
-    results = (trial.result for trial in row.trials.values() if trial.status == "finished")
-    known = [one.last["train_accuracy"] for one in results if one and one.last and "train_accuracy" in one.last]
-    return statistics.fmean(known) if known else None
+def _of_them(comparisons: list[Comparison]) -> str:
+    small = [one for one in comparisons if if_small(one)]
+    return f" ({len(small)} of them by no more than {_margin(small[0])})" if small else ""

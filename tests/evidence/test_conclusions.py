@@ -58,21 +58,18 @@ def test_the_summary_leads_with_how_many_comparisons_are_better_also_if_none_is(
     def lead():
         return page.text(tmp_path).splitlines()[2]
 
-    start = "- On the paper's two-layer CNN, with SGD at the same rate,"
-    assert lead() == f"{start} nothing is decided yet: trials are missing."
+    start = "- On the paper's two-layer CNN, against SGD at the same rate"
+    assert lead() == f"{start}, nothing is decided yet: trials are missing."
     store(tmp_path, sweeps.lambda_fashion(), {"ReweightedL2 lam = 20": -0.01})
-    counted = (
-        "of 6 comparisons 0 are better, 1 worse, 5 equal within 0.2 points (mean differences -1.00 to +0.00 points)"
-    )
-    assert lead() == f"{start} {counted}."
+    counted = "0 of 6 comparisons better, 1 worse, 5 equal within 0.2 points (mean differences -1.00 to +0.00 points)"
+    assert lead() == f"{start}: {counted}."
     for label, score in {"SGD (lam = 0)": 0.8, "ReweightedL2 lam = 5": 0.803}.items():
         store_arm(tmp_path, sweeps.lambda_mnist(), label, score)
-    assert lead() == f"{start} {counted}."  # that of an incomplete sweep is not counted
-    store(tmp_path, sweeps.lambda_mnist(), {"ReweightedL2 lam = 1": 0.01, "ReweightedL2 lam = 5": -0.001})
-    counted = (
-        "of 12 comparisons 1 are better, 1 worse, 1 worse, yet by no more than 0.2 points, 9 equal within 0.2 points"
-    )
-    assert lead() == f"{start} {counted} (mean differences -1.00 to +1.00 points)."
+    assert lead() == f"{start}: {counted}."  # that of an incomplete sweep is not counted
+    store(tmp_path, sweeps.lambda_mnist(), {"ReweightedL2 lam = 1": 0.001, "ReweightedL2 lam = 5": -0.001})
+    better = "1 of 12 comparisons better (1 of them by no more than 0.2 points)"
+    worse = "2 worse (1 of them by no more than 0.2 points)"
+    assert lead().startswith(f"{start}: {better}, {worse}, 9 equal within 0.2 points (")
 
 
 def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tmp_path):
@@ -144,6 +141,11 @@ def test_the_very_trials_of_another_claim_are_no_second_finding(tmp_path, sgds_r
     store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
     _, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
     assert ("the same trials as above, so nothing new" in reweighted) == same
+    text = page.text(tmp_path)
+    assert ("- SGD + ReweightedL2: the trials of lambda-fashion at lam = 1; see there." in text) == same
+    counted = ": 0 of 0 comparisons better; where both sides chose the rate above, the trials are those above."
+    assert f"- On Fashion-MNIST, each method at its own best rate{counted if same else ': 1 of 2 comparisons'}" in text
+    assert ("### tuned-fashion-controls" in text) != same  # one control, in the sweep that has the trials
 
 
 def test_a_rate_at_the_edge_of_the_grid_decides_nothing(tmp_path):
@@ -180,7 +182,8 @@ BEST = "b8 lr 0.03 SGD"
     [
         (0.0, 0.0001, 0.0, "the gain is a matter of the rate"),
         (0.0145, 0.0001, 0.0, "the gain is more than a matter of the rate"),
-        (0.01, 0.0001, 0.0, "part of the gain is a matter of the rate"),
+        (0.0140, 0.0001, 0.0, "the gain is more than a matter of the rate"),  # a change within the margin
+        (0.01, 0.0001, 0.0, "the gain is more than a matter of the rate, though part of it is one"),
         (0.0, 0.0001, 0.04, "the gain is more than a matter of the rate"),  # at the rate that suits the metric
         (0.0, 0.005, 0.0, "open whether the gain is more than a matter of the rate"),
     ],
@@ -195,14 +198,31 @@ def test_the_gain_of_small_batches_is_read_at_the_rates_that_suit_too(
     tilde, reweighted, _ = small_batches.conclude(tables(tmp_path)[sweep.name])
     assert tilde.startswith("SobolevTilde: confirmed in direction; batch 8, rate 0.1: +1.45, ")
     assert "; the paper's +1.45 is within the interval; " in tilde
-    assert "; at 0.03, where SGD's mean is highest (82.00%, chosen on these scores, which favours SGD): " in tilde
-    assert ("the metric at 0.01, the edge of what was run" in tilde) == bool(elsewhere)
-    assert tilde.endswith(outcome + ", as far as the rates that were run tell" * bool(elsewhere))
+    assert "; at 0.03, SGD's best rate (82.00%; chosen on these scores, which favours SGD): " in tilde
+    assert ("the metric at 0.01, the edge of what was run, each at its best: " in tilde) == bool(elsewhere)
+    outcome += ", as far as the rates that were run tell" * bool(elsewhere)
+    assert tilde.endswith(f"; {outcome}")
     assert reweighted.startswith("ReweightedL2: equal within 0.2 points; ")
     assert "the paper's +1.50 is outside the interval" in reweighted
     assert "matter of the rate" not in reweighted
-    start = "- On CIFAR-10 with ResNet-20, that batch 8 at a rate of 0.1 gains most is for SobolevTilde"
-    assert page.text(tmp_path).splitlines()[4].startswith(f"{start} confirmed in direction (+1.45, ")
+    summary = page.text(tmp_path).splitlines()[4]
+    assert ": SobolevTilde confirmed in direction (+1.45, " in summary
+    assert f"), {outcome}; ReweightedL2 equal within 0.2 points (" in summary
+
+
+@pytest.mark.parametrize(
+    ("gain", "outcome"), [(0.015, "no rate that was run suits SGD better"), (0.001, "a gain within")]
+)
+def test_a_gain_at_the_rate_that_suits_sgd_best_has_an_edge_too(tmp_path, gain, outcome):
+    sweep = sweeps.regimes()
+    store(tmp_path, sweep, {"b8 lr 0.1 SGD": 0.02, "b8 lr 0.1 SGD + SobolevTilde": 0.02 + gain})
+    store_arm(tmp_path, sweep, "b8 lr 0.03 SGD + SobolevTilde", 0.86)
+    tilde = small_batches.conclude(tables(tmp_path)[sweep.name])[0]
+    conclusion = tilde.split("; ")[-1]
+    assert conclusion.startswith(outcome)
+    assert ("as far as the rates that were run tell" in conclusion) == (gain > 0.002)
+    assert ("yet by no more than 0.2 points" in tilde.split(";")[0]) == (gain < 0.002)
+    assert "; SGD at 0.1, the edge of what was run, and the metric at 0.03, each at its best: " in tilde
 
 
 @pytest.mark.parametrize(
@@ -212,6 +232,7 @@ def test_the_gain_of_small_batches_is_read_at_the_rates_that_suit_too(
         (0.015, 0.05, "a gain, yet a smaller one than at batch 128", "lower (-3.5"),
         (0.015, 0.015, "a gain, yet no larger one than at batch 128", "no difference (+0.00"),
         (-0.01, -0.02, "contradicted at these settings", "higher (+1.0"),
+        (0.0, 0.02, "contradicted, less than at batch 128", "lower (-2.0"),
     ],
 )
 def test_whether_small_batches_gain_most_is_tested_by_seed(tmp_path, small, large, outcome, word):
@@ -220,29 +241,31 @@ def test_whether_small_batches_gain_most_is_tested_by_seed(tmp_path, small, larg
     tilde, _, everywhere = small_batches.conclude(tables(tmp_path)[sweep.name])
     assert tilde.startswith(f"SobolevTilde: {outcome}; ")
     assert tilde.split("; the first difference minus the second: ")[1].startswith(word)
-    assert (", a gain at neither" in tilde) == (small < 0)
-    cell = f"b8 lr 0.1 SGD + SobolevTilde ({100 * small:+.2f}, "
-    assert f"; {'better' if small > 0 else 'worse'}: {cell}" in everywhere
+    assert (", no gain shown at either" in tilde) == (small < 0)
+    verdict = "better" if small > 0 else "worse"
+    listed = f"; {verdict}: b8 lr 0.1 SGD + SobolevTilde ({100 * small:+.2f}, "
+    assert (listed in everywhere) == bool(small)
 
 
 def test_pairs_that_are_missing_decide_nothing_of_small_against_large_batches(tmp_path):
     sweep = sweeps.regimes()
     store(tmp_path, sweep, {"b128 lr 0.1 SGD + SobolevTilde": 0.05})
     assert "minus the second: lower" in small_batches.conclude(tables(tmp_path)[sweep.name])[0]
-    # SGD fails where the metric does not: the pair that would speak most for the metric.
-    diverge(store_trial(tmp_path, sweep.configs(sweep["b8 lr 0.1 SGD"])[0]))
-    assert "minus the second: undecided" in small_batches.conclude(tables(tmp_path)[sweep.name])[0]
+    # SGD fails where the metric does not: the pair that would speak most for the metric. Then both fail.
+    for label in ("b8 lr 0.1 SGD", "b8 lr 0.1 SGD + SobolevTilde"):
+        diverge(store_trial(tmp_path, sweep.configs(sweep[label])[0]))
+        assert "minus the second: undecided" in small_batches.conclude(tables(tmp_path)[sweep.name])[0]
 
 
 def test_one_comparison_has_one_verdict(tmp_path):
     """SGD and the metric at one rate: a cell of the table, not a second comparison with other corrections."""
     sweep = sweeps.regimes()
     store(tmp_path, sweep, {BEST: 0.02, f"{BEST} + SobolevTilde": 0.02, f"{BEST} + ReweightedL2": 0.02})
-    assert all("each has its highest mean" not in line for line in small_batches.conclude(tables(tmp_path)[sweep.name]))
+    assert all("each at its best" not in line for line in small_batches.conclude(tables(tmp_path)[sweep.name]))
     store_arm(tmp_path, sweep, "b8 lr 0.01 SGD + SobolevTilde", 0.83)
     tilde, reweighted, _ = small_batches.conclude(tables(tmp_path)[sweep.name])
-    assert "; SGD at 0.03 and the metric at 0.01, the edge of what was run, where each has its highest mean: " in tilde
-    assert "each has its highest mean" not in reweighted
+    assert "; SGD at 0.03, and the metric at 0.01, the edge of what was run, each at its best: " in tilde
+    assert "each at its best" not in reweighted
 
 
 def test_trials_that_diverged_are_counted_and_conclude_nothing(tmp_path):
@@ -253,7 +276,7 @@ def test_trials_that_diverged_are_counted_and_conclude_nothing(tmp_path):
     page_text = page.text(tmp_path)
     complete = f"90 of {PLANNED} planned trials are complete, after 0.0 hours of training"
     assert f"{complete}; 5 of them diverged or collapsed." in page_text
-    assert "for SobolevTilde no claim (no pair of scores; failed: 0 of 5, of the baseline's 5)" in page_text
+    assert ": SobolevTilde no claim (no pair of scores; failed: 0 of 5, of the baseline's 5); Rew" in page_text
     assert "| b8 lr 0.1 SGD | 5/5, 5 diverged |  | - |" in page_text
     assert "nan" not in page_text
 
@@ -281,12 +304,14 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
     kept, tilde = "ReweightedL2 lam = 20, norm kept", "SobolevTilde lam = 20, as scale"
     store(tmp_path, found, worse | {kept: 0.0, f"{tilde}, norm kept": -0.02, f"{tilde}, channels permuted": -0.005})
     row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
-    to_sgd = "with the norm kept, against SGD (lam = 0),"
-    assert f"15 of 15 | **ReweightedL2 lam = 20 (worse)**: {to_sgd} -1.00 becomes +0.00, " in row
-    assert f"; the difference is gone<br>**{tilde} (worse)**: {to_sgd} -2.00 becomes -2.00, " in row
+    to_sgd = "against SGD (lam = 0)): with the norm kept, against SGD (lam = 0),".replace("): ", ")**: ")
+    assert f"15 of 15 | **ReweightedL2 lam = 20 (worse, -1.00 {to_sgd} +0.00, " in row
+    assert f"; the difference is gone<br>**{tilde} (worse, -2.00 {to_sgd} -2.00, " in row
     assert "; the difference remains; the order of the channels matters (+1.50" in row
-    store(tmp_path, found, worse | {f"{tilde}, norm kept": -0.01})
-    assert "; part of the difference remains; the order of the channels matters (+2.00" in page.text(tmp_path)
+    for left, said in ((-0.01, "part of the difference remains"), (0.01, "the difference is reversed")):
+        store(tmp_path, found, worse | {f"{tilde}, norm kept": left, f"{tilde}, channels permuted": -0.021})
+        assert f"; {said}; the order of the channels matters (-0.10, " in page.text(tmp_path)
+    assert ", yet by no more than 0.2 points)" in page.text(tmp_path)
 
 
 def test_a_control_of_a_tuned_arm_meets_sgd_at_the_same_rate(tmp_path):

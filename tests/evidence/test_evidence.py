@@ -77,7 +77,7 @@ def test_differences_and_regularity_are_drawn_of_complete_sweeps_as_the_tables_h
     *most, last = (config for arm in sweep.arms for config in sweep.configs(arm))
     for number, config in enumerate(most):
         path = store_trial(tmp_path, config, score=0.8 + 0.001 * number)
-        layer = {"direction": "output", "order": 0.1, "level": 0.01 * number}
+        layer = {"direction": "output", "order": 0.1 + 0.02 * number, "level": 0.01 * number}
         (path / "regularity.json").write_text(json.dumps([layer]))
     by_name = page._tables(tmp_path)
     measured = regularity.measure(at_one_rate(by_name))
@@ -100,6 +100,8 @@ def test_differences_and_regularity_are_drawn_of_complete_sweeps_as_the_tables_h
     ]
     level, order = drawn[figures.REGULARITY].panels
     assert (level.title, order.title) == ("plain-sgd: level", "plain-sgd: order")
+    # Three seeds of each arm, in turn: the arm after plain SGD has trials 3 to 5, so that each is 3 after its partner.
+    assert (level.series[0].y[0], order.series[0].y[0]) == (pytest.approx(0.03), pytest.approx(0.06))
     compared = regularity.compare(measured)
     for panel, quantity in ((level, "level"), (order, "order")):
         points = {label: y for series in panel.series for label, y in zip(series.x, series.y, strict=True)}
@@ -145,6 +147,28 @@ def test_regularity_is_compared_with_the_baseline_of_the_same_seed(tmp_path):
     assert (order.n, order.verdict) == (4, "better")
     assert order.difference == pytest.approx(0.05015)
     assert order.family == 12
+
+
+def test_it_is_counted_where_filters_are_more_alike_along_the_input(tmp_path):
+    sgd, method = sweeps.lambda_mnist().arms[:2]
+    for arm, output, along_input in ((sgd, 0.1, 0.2), (method, 0.4, 0.3)):
+        for seed in range(3):
+            path = store_trial(tmp_path, replace(arm.config, seed=seed))
+            levels = {"output": output, "input": along_input}
+            layers = [{"direction": name, "order": 0.0, "level": level} for name, level in levels.items()]
+            (path / "regularity.json").write_text(json.dumps(layers))
+    counted = regularity.along_input(regularity.measure([results(sweeps.lambda_mnist(), Store(tmp_path))]))
+    assert counted.endswith("in 1 of 1 arms of SGD (in the paper, it is the reverse), in 0 of 1 arms with a metric")
+
+
+def test_accuracy_on_training_images_is_that_of_the_last_epoch(tmp_path):
+    sweep = sweeps.lambda_mnist()
+    for number, config in enumerate(sweep.configs(sweep.arms[0])[:2]):
+        file = store_trial(tmp_path, config) / "result.json"
+        result = json.loads(file.read_text())
+        result["last"]["train_accuracy"] = 0.9 + 0.02 * number
+        file.write_text(json.dumps(result))
+    assert "| SGD (lam = 0) | 2/5 | 91.00 | " in page.text(tmp_path)
 
 
 def test_collecting_takes_complete_trials_once_and_leaves_weights(tmp_path):
