@@ -19,6 +19,7 @@ from evidence.rows import compared, metrics
 from evidence.tables import is_decided, tables
 from evidence.wording import if_small, numbers, points, said
 from riesz_lab.errors import ConfigError
+from riesz_lab.store import Store
 from riesz_lab.sweeps import Arm, Sweep, SweepResult
 from riesz_lab.sweeps.controls import CONTROLS, controls_of
 
@@ -121,7 +122,7 @@ def regimes() -> Sweep:
 
 
 def _stored(name: str, trials: Path = TRIALS) -> Sweep:
-    table = tables(trials)[name]
+    table = tables(Store(trials))[name]
     if not is_decided(table):
         raise ConfigError(f"{name}: controls are chosen once all of its trials are complete, and some are missing")
     found = controls(name, table)

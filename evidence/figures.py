@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evidence import regularity, sweeps
-from evidence.regularity import QUANTITIES, Arms
+from evidence.data import EvidenceData
+from evidence.regularity import QUANTITIES
 from evidence.rows import metrics
 from evidence.tables import select
 from evidence.wording import count_verdicts
@@ -24,14 +25,14 @@ PICTURES = {sweeps.lambda_fashion().name: LAMBDA, sweeps.regimes().name: REGIMES
 """The figure of a sweep's section; that of lam has a panel for each dataset."""
 
 
-def figures(by_name: Mapping[str, SweepResult], measured: Mapping[str, Arms]) -> dict[str, Figure]:
+def figures(data: EvidenceData) -> dict[str, Figure]:
     """By file name, those that have something to show."""
-    complete = {name: table for name, table in by_name.items() if table.complete}
+    complete = {name: table for name, table in data.tables.items() if table.complete}
     drawn = {
         DIFFERENCES: _differences(complete),
         LAMBDA: lambda_figure(select(complete, sweeps.lambda_fashion, sweeps.lambda_mnist)),
         REGIMES: regime_figure(select(complete, sweeps.regimes)),
-        REGULARITY: _regularity(measured, complete),
+        REGULARITY: _regularity(data, complete),
     }
     return {name: figure for name, figure in drawn.items() if figure and figure.panels}
 
@@ -60,10 +61,10 @@ def _differences(complete: Mapping[str, SweepResult]) -> Figure:
     )
 
 
-def _regularity(measured: Mapping[str, Arms], complete: Mapping[str, SweepResult]) -> Figure:
+def _regularity(data: EvidenceData, complete: Mapping[str, SweepResult]) -> Figure:
     """Level and order of complete sweeps, side by side; corrected for all sweeps, complete or not."""
-    compared = regularity.compare(measured)
-    shown = {name: arms for name, arms in measured.items() if f"evidence-{name}" in complete}
+    compared = data.correlations
+    shown = {name: arms for name, arms in data.measured.items() if f"evidence-{name}" in complete}
     panels = [
         forest_panel(
             f"{name}: {quantity}",

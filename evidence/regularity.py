@@ -22,6 +22,9 @@ Layers = list[dict[str, Any]]
 Arms = Mapping[str, tuple[Arm, Mapping[Hashable, Layers | None]]]
 """The arms of a sweep by label, each with its trials by seed; None for one that diverged."""
 
+Key = tuple[str, str, str]
+"""Sweep, arm and quantity."""
+
 QUANTITIES = {"level": "correlation of all filters", "order": "correlation of neighbours beyond it"}
 
 MARGIN = 0.01
@@ -71,7 +74,7 @@ def _layers(trial: StoredTrial) -> Layers | None:
     return layers or None
 
 
-def compare(measured: Mapping[str, Arms]) -> dict[tuple[str, str, str], Comparison]:
+def compare(measured: Mapping[str, Arms]) -> dict[Key, Comparison]:
     """By sweep, arm and quantity: each metric against its baseline, by seed."""
     return holm(
         {
@@ -86,7 +89,7 @@ def compare(measured: Mapping[str, Arms]) -> dict[tuple[str, str, str], Comparis
     )
 
 
-def verdicts(compared: Mapping[tuple[str, str, str], Comparison]) -> list[str]:
+def verdicts(compared: Mapping[Key, Comparison]) -> list[str]:
     """How many comparisons with SGD, by sweep, arm and quantity, came out which way; a line for each quantity."""
     lines = []
     for quantity, meaning in QUANTITIES.items():
@@ -112,9 +115,8 @@ def along_input(measured: Mapping[str, Arms]) -> str:
     return f"more alike along the input than along the output, not tested: {', '.join(counts)}"
 
 
-def section(measured: Mapping[str, Arms]) -> list[str]:
+def section(measured: Mapping[str, Arms], compared: Mapping[Key, Comparison]) -> list[str]:
     """The tables of the page, of the arms that have trials."""
-    compared = compare(measured)
     lines, plain = [*HEADER], [*PLAIN_HEADER]
     for name, arms in measured.items():
         for label, (arm, trials) in arms.items():

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-
 from evidence import small_batches, sweeps
+from evidence.data import EvidenceData
 from evidence.rows import compared, metrics
-from evidence.tables import MISSING, is_decided, planned, select, why_not_tuned
+from evidence.tables import MISSING, is_decided, planned, select
 from evidence.wording import count_verdicts, points
-from riesz_lab.store import Store
+from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps import SweepResult
 from riesz_lab.sweeps.paper import CHANCE
 
 
-def summary(by_name: Mapping[str, SweepResult], trials: Path) -> list[str]:
+def summary(data: EvidenceData) -> list[str]:
     """What the complete sweeps say; how much was run; and what was not."""
+    by_name = data.tables
     at_one_rate = select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
     tuned, regimes = by_name[sweeps.tuned_fashion().name], by_name[sweeps.regimes().name]
     small = "Whether small batches gain most on CIFAR-10 is undecided: its trials are not complete."
     return [
         _against_sgd("On the paper's two-layer CNN, against SGD at the same rate", at_one_rate, MISSING),
-        _against_sgd(
-            "On Fashion-MNIST, each method at its own best rate", [tuned], why_not_tuned(Store(trials)) or MISSING
-        ),
+        _against_sgd("On Fashion-MNIST, each method at its own best rate", [tuned], data.why_not_tuned or MISSING),
         small_batches.in_short(regimes) if is_decided(regimes) else small,
-        _amount(by_name, trials),
+        _amount(data),
         "At these settings the two metrics are nearly the same operator, so that their results are one finding rather"
         " than two; the paper's ResNet-56 and VGG-16 on all of CIFAR-10, its segmentation and its image synthesis were"
         " not trained here.",
@@ -45,19 +41,19 @@ def _against_sgd(setting: str, tables: list[SweepResult], why_not: str) -> str:
     return f"{setting}: {count_verdicts(new)}{sizes}{repeated}."
 
 
-def _amount(by_name: Mapping[str, SweepResult], trials: Path) -> str:
-    ids, unknown = planned(by_name)
-    complete = {t.config.id: t for t in Store(trials).trials if t.result is not None and t.config.id in ids}
-    scores = [trial.score() if trial.status == "finished" else None for trial in complete.values()]
+def _amount(data: EvidenceData) -> str:
+    ids, unknown = planned(data.tables)
+    complete = [trial for trial in data.store.trials if trial.result is not None and trial.config.id in ids]
+    scores = [trial.score() if trial.status == "finished" else None for trial in complete]
     failed = sum(score is None or score <= CHANCE for score in scores)
-    hours = sum(_hours(path) for path in trials.glob("*/*/timing.jsonl"))
+    hours = sum(map(_hours, data.store.trials))
     return (
         f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
         f" {failed} of them diverged or collapsed."
     )
 
 
-def _hours(timing: Path) -> float:
-    rows = [json.loads(line) for line in timing.read_text().splitlines()]
+def _hours(trial: StoredTrial) -> float:
+    rows = trial.timing()
     seconds = sum(row["steps"] * (row["step_ms"] or 0.0) / 1000 + (row.get("eval_seconds") or 0.0) for row in rows)
     return float(seconds) / 3600

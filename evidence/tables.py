@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from evidence import TRIALS, sweeps
+from evidence import sweeps
 from evidence.claims import CLAIMS
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
@@ -21,9 +20,8 @@ FURTHEST = 64.0
 MISSING = "trials are missing"
 
 
-def tables(trials: Path = TRIALS) -> dict[str, SweepResult]:
+def tables(store: Store) -> dict[str, SweepResult]:
     """The table of each claim's sweep, by its name; the tuned one at the rates that were chosen, once they are."""
-    store = Store(trials)
     by_name = {}
     for claim in CLAIMS:
         asked = run = claim.sweep()

@@ -10,7 +10,8 @@ import pytest
 from evidence import controls, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
-from evidence.tables import SEARCH, TUNING, tables
+from evidence.data import read
+from evidence.tables import SEARCH, TUNING
 
 from riesz_lab.errors import ConfigError
 from stored import store_trial
@@ -37,7 +38,7 @@ def diverge(trial):
 
 def conclusion(runs, make):
     (claim,) = (claim for claim in CLAIMS if claim.sweep is make)
-    return claim.conclude(tables(runs))
+    return claim.conclude(read(runs).tables)
 
 
 def test_a_claim_is_confirmed_denied_contradicted_or_undecided(tmp_path):
@@ -98,7 +99,7 @@ def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tm
 
 def test_a_control_in_which_trials_diverged_attributes_nothing(tmp_path):
     store(tmp_path, sweeps.plain_sgd(), {"plain SGD 0.02": 0.01, "ReweightedL2 lam = 1": 0.01})
-    found = tables(tmp_path)
+    found = read(tmp_path).tables
     then, now = (
         found[f"evidence-plain-sgd{kind}"].rows["ReweightedL2 lam = 1"].comparison for kind in ("", "-matched")
     )
@@ -121,7 +122,7 @@ def store_tuning(runs, best):
 
 def test_a_gain_at_tuned_rates_counts_once_that_at_the_papers_rate_is_known(tmp_path):
     store_tuning(tmp_path, 0.02)
-    store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
+    store(tmp_path, read(tmp_path).tables["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
     assert conclusion(tmp_path, sweeps.tuned_fashion) == ["not decided: trials of evidence-lambda-fashion are missing"]
     store(tmp_path, sweeps.lambda_fashion(), {"SobolevTilde lam = 1, as scale": 0.01})
     tilde, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
@@ -138,7 +139,7 @@ def test_the_very_trials_of_another_claim_are_no_second_finding(tmp_path, sgds_r
         for config in SEARCH.configs(arm):
             store_trial(tmp_path, config, score=0.8 - abs(arm.config.lr - best))
     store(tmp_path, sweeps.lambda_fashion(), {})
-    store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
+    store(tmp_path, read(tmp_path).tables["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
     _, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
     assert ("the same trials as above, so nothing new" in reweighted) == same
     text = page.text(tmp_path)
@@ -170,7 +171,7 @@ def test_trials_that_tune_are_planned_and_shown(tmp_path):
     assert lines[5].startswith(f"- {TRIED} of {PLANNED} planned trials are complete")
     means = " | ".join(f"{80.01 - 100 * abs(rate - 0.02):.2f}" for rate in RATES)  # of two seeds, by rate
     assert f"| SGD | {means} | 0.02 |" in lines
-    store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {})
+    store(tmp_path, read(tmp_path).tables["evidence-tuned-fashion"].sweep, {})
     assert page.text(tmp_path).splitlines()[5].startswith(f"- {TRIED + 15} of {PLANNED} planned trials")
 
 
@@ -195,7 +196,7 @@ def test_the_gain_of_small_batches_is_read_at_the_rates_that_suit_too(
     gains = {"b8 lr 0.1 SGD + SobolevTilde": 0.0145, BEST: 0.02, f"{BEST} + ReweightedL2": 0.02}
     store(tmp_path, sweep, gains | {"b8 lr 0.01 SGD + SobolevTilde": elsewhere})
     store_arm(tmp_path, sweep, f"{BEST} + SobolevTilde", 0.82 + at_sgds_rate, spread)
-    tilde, reweighted, _ = small_batches.conclude(tables(tmp_path)[sweep.name])
+    tilde, reweighted, _ = small_batches.conclude(read(tmp_path).tables[sweep.name])
     assert tilde.startswith("SobolevTilde: confirmed in direction; batch 8, rate 0.1: +1.45, ")
     assert "; the paper's +1.45 is within the interval; " in tilde
     assert "; at 0.03, SGD's best rate (82.00%; chosen on these scores, which favours SGD): " in tilde
@@ -217,7 +218,7 @@ def test_a_gain_at_the_rate_that_suits_sgd_best_has_an_edge_too(tmp_path, gain, 
     sweep = sweeps.regimes()
     store(tmp_path, sweep, {"b8 lr 0.1 SGD": 0.02, "b8 lr 0.1 SGD + SobolevTilde": 0.02 + gain})
     store_arm(tmp_path, sweep, "b8 lr 0.03 SGD + SobolevTilde", 0.86)
-    tilde = small_batches.conclude(tables(tmp_path)[sweep.name])[0]
+    tilde = small_batches.conclude(read(tmp_path).tables[sweep.name])[0]
     conclusion = tilde.split("; ")[-1]
     assert conclusion.startswith(outcome)
     assert ("as far as the rates that were run tell" in conclusion) == (gain > 0.002)
@@ -238,7 +239,7 @@ def test_a_gain_at_the_rate_that_suits_sgd_best_has_an_edge_too(tmp_path, gain, 
 def test_whether_small_batches_gain_most_is_tested_by_seed(tmp_path, small, large, outcome, word):
     sweep = sweeps.regimes()
     store(tmp_path, sweep, {"b8 lr 0.1 SGD + SobolevTilde": small, "b128 lr 0.1 SGD + SobolevTilde": large})
-    tilde, _, everywhere = small_batches.conclude(tables(tmp_path)[sweep.name])
+    tilde, _, everywhere = small_batches.conclude(read(tmp_path).tables[sweep.name])
     assert tilde.startswith(f"SobolevTilde: {outcome}; ")
     assert tilde.split("; the first difference minus the second: ")[1].startswith(word)
     assert (", no gain shown at either" in tilde) == (small < 0)
@@ -250,20 +251,20 @@ def test_whether_small_batches_gain_most_is_tested_by_seed(tmp_path, small, larg
 def test_pairs_that_are_missing_decide_nothing_of_small_against_large_batches(tmp_path):
     sweep = sweeps.regimes()
     store(tmp_path, sweep, {"b128 lr 0.1 SGD + SobolevTilde": 0.05})
-    assert "minus the second: lower" in small_batches.conclude(tables(tmp_path)[sweep.name])[0]
+    assert "minus the second: lower" in small_batches.conclude(read(tmp_path).tables[sweep.name])[0]
     # SGD fails where the metric does not: the pair that would speak most for the metric. Then both fail.
     for label in ("b8 lr 0.1 SGD", "b8 lr 0.1 SGD + SobolevTilde"):
         diverge(store_trial(tmp_path, sweep.configs(sweep[label])[0]))
-        assert "minus the second: undecided" in small_batches.conclude(tables(tmp_path)[sweep.name])[0]
+        assert "minus the second: undecided" in small_batches.conclude(read(tmp_path).tables[sweep.name])[0]
 
 
 def test_one_comparison_has_one_verdict(tmp_path):
     """SGD and the metric at one rate: a cell of the table, not a second comparison with other corrections."""
     sweep = sweeps.regimes()
     store(tmp_path, sweep, {BEST: 0.02, f"{BEST} + SobolevTilde": 0.02, f"{BEST} + ReweightedL2": 0.02})
-    assert all("each at its best" not in line for line in small_batches.conclude(tables(tmp_path)[sweep.name]))
+    assert all("each at its best" not in line for line in small_batches.conclude(read(tmp_path).tables[sweep.name]))
     store_arm(tmp_path, sweep, "b8 lr 0.01 SGD + SobolevTilde", 0.83)
-    tilde, reweighted, _ = small_batches.conclude(tables(tmp_path)[sweep.name])
+    tilde, reweighted, _ = small_batches.conclude(read(tmp_path).tables[sweep.name])
     assert "; SGD at 0.03, and the metric at 0.01, the edge of what was run, each at its best: " in tilde
     assert "each at its best" not in reweighted
 
@@ -319,7 +320,7 @@ def test_a_control_of_a_tuned_arm_meets_sgd_at_the_same_rate(tmp_path):
         best = 0.02 if arm.config.metric == "identity" else 0.005
         for config in SEARCH.configs(arm):
             store_trial(tmp_path, config, score=0.8 - abs(arm.config.lr - best))
-    store(tmp_path, tables(tmp_path)["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
+    store(tmp_path, read(tmp_path).tables["evidence-tuned-fashion"].sweep, {"SGD + ReweightedL2": 0.01})
     found = controls._stored("evidence-tuned-fashion", tmp_path)
     assert [(arm.label, arm.config.lr, arm.baseline) for arm in found.arms] == [
         ("SGD at 0.005", 0.005, None),

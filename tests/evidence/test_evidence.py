@@ -10,8 +10,10 @@ from dataclasses import replace
 import matplotlib
 import pytest
 from evidence import figures, page, regularity, reproduce, sweeps
+from evidence.claims import CLAIMS
 from evidence.collect import collect
-from evidence.tables import at_one_rate
+from evidence.data import read
+from evidence.tables import SEARCH
 
 from riesz_lab.store import Store
 from riesz_lab.sweeps import results
@@ -41,18 +43,35 @@ def test_page_and_figures_are_recomputed_from_the_trials():
 
 
 def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
-    """Of any trial that has one; one of each arm stands for its others."""
+    """One trial of every arm, all at once: the mean of every arm must change, wherever the page has it."""
     trials = shutil.copytree(page.TRIALS, tmp_path / "trials")
-    as_stored = page.text(trials)
+    before = _means(page.text(trials))
     one_of_each = {trial.config.group: trial for trial in Store(trials).trials if trial.status == "finished"}
     for trial in one_of_each.values():
         file = trial.path / "result.json"
-        stored = file.read_text()
-        result = json.loads(stored)
+        result = json.loads(file.read_text())
         result["last"]["test_accuracy"] += 0.001
         file.write_text(json.dumps(result))
-        assert page.text(trials) != as_stored, trial.path.name
-        file.write_text(stored)
+    after = _means(page.text(trials))
+    assert len(before) >= len(one_of_each)
+    assert not [(old, new) for old, new in zip(before, after, strict=True) if old == new]
+    # So a score that counts for nothing would be one of an arm that the page does not have.
+    sweeps_shown = [SEARCH, *(table.sweep for table in read(trials).tables.values())]
+    assert one_of_each.keys() <= {arm.config.group for sweep in sweeps_shown for arm in sweep.arms}
+
+
+def _means(text):
+    """Every mean score that the page's tables of results have, with the first cell of its row."""
+    means, columns = [], slice(0)
+    for line in text.split("## Results")[1].split("## Regularity")[0].splitlines():
+        first, *cells = line.strip("| ").split(" | ")
+        if first == "arm":
+            columns = slice(2, 3)
+        elif first.startswith("held-out"):
+            columns = slice(0, -1)
+        elif line.startswith("| ") and not first.startswith("-"):
+            means += [f"{first}: {cell}" for cell in cells[columns] if cell not in ("-", "diverged")]
+    return means
 
 
 def test_results_are_those_of_the_histories():
@@ -79,34 +98,31 @@ def test_differences_and_regularity_are_drawn_of_complete_sweeps_as_the_tables_h
         path = store_trial(tmp_path, config, score=0.8 + 0.001 * number)
         layer = {"direction": "output", "order": 0.1 + 0.02 * number, "level": 0.01 * number}
         (path / "regularity.json").write_text(json.dumps([layer]))
-    by_name = page._tables(tmp_path)
-    measured = regularity.measure(at_one_rate(by_name))
     # The matched sweep lacks the trial too: both have plain SGD at 0.2.
-    assert figures.figures(by_name, measured) == {}
+    assert figures.figures(read(tmp_path)) == {}
     store_trial(tmp_path, last, score=0.9)
-    by_name = page._tables(tmp_path)
-    drawn = figures.figures(by_name, measured)
+    data = read(tmp_path)
+    drawn = figures.figures(data)
     assert set(drawn) == {figures.DIFFERENCES, figures.REGULARITY}
     plain, matched, *_ = drawn[figures.DIFFERENCES].panels
     assert (plain.title, matched.title) == ("plain-sgd", "plain-sgd-matched")
     points = {label: y for series in plain.series for label, y in zip(series.x, series.y, strict=True)}
-    table = by_name["evidence-plain-sgd"]
+    table = data.tables["evidence-plain-sgd"]
     assert points == {label: pytest.approx(100 * one.difference) for label, one in table.comparisons.items()}
     # Arms meet different baselines here, so each is named.
     assert [x for series in matched.series for x in series.x] == [
         f"{row.arm.label} against {row.arm.baseline}"
-        for row in by_name["evidence-plain-sgd-matched"].rows.values()
+        for row in data.tables["evidence-plain-sgd-matched"].rows.values()
         if row.arm.baseline
     ]
     level, order = drawn[figures.REGULARITY].panels
     assert (level.title, order.title) == ("plain-sgd: level", "plain-sgd: order")
     # Three seeds of each arm, in turn: the arm after plain SGD has trials 3 to 5, so that each is 3 after its partner.
     assert (level.series[0].y[0], order.series[0].y[0]) == (pytest.approx(0.03), pytest.approx(0.06))
-    compared = regularity.compare(measured)
     for panel, quantity in ((level, "level"), (order, "order")):
         points = {label: y for series in panel.series for label, y in zip(series.x, series.y, strict=True)}
         assert points == {
-            label: one.difference for (_, label, what), one in compared.items() if what == quantity and one.n
+            label: one.difference for (_, label, what), one in data.correlations.items() if what == quantity and one.n
         }
 
 
@@ -121,7 +137,7 @@ def test_a_complete_sweep_has_verdicts_with_intervals_and_others_have_none(tmp_p
     confirmed = r"\*\*confirmed in direction\*\*: ReweightedL2 lam = 5 \(\+1\.02, \+\d\.\d\d to \+\d\.\d\d\)"
     assert re.search(rf"35 of 35 \| .*{confirmed}", mnist)
     # All others, that of regularity, and the controls of what is better.
-    assert sum("not decided" in line for line in rows) == len(page.CLAIMS) + 1
+    assert sum("not decided" in line for line in rows) == len(CLAIMS) + 1
 
 
 def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():
