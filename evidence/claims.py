@@ -20,12 +20,14 @@ class Claim:
         tested: what was run, and how it differs from the paper's experiment.
         sweep: the trials.
         conclude: what the protocol concludes from them, once they are complete.
+        explain: what that rests on, for the section of the results, if it is too long for a cell.
     """
 
     claim: str
     tested: str
     sweep: Callable[[], Sweep]
     conclude: Callable[[Tables], list[str]]
+    explain: Callable[[Tables], list[str]] | None = None
 
 
 def _published_gains(batch: int) -> str:
@@ -77,6 +79,7 @@ CLAIMS = (
         " epochs.",
         sweeps.regimes,
         lambda tables: small_batches.conclude(tables[sweeps.regimes().name]),
+        lambda tables: small_batches.explain(tables[sweeps.regimes().name]),
     ),
 )
 

@@ -46,10 +46,10 @@ INTRODUCTION = (
 
 HOW_TO_READ = (
     "Differences in points of test accuracy after the last epoch, with 95% intervals. Verdicts on a metric are"
-    " corrected for all comparisons of a sweep, those on changes of a difference for all metrics; intervals, and what"
-    " one test alone detects with 80% power, are not corrected. So an interval may exclude zero where the verdict is"
-    ' undecided, and may reach beyond the margin of 0.2 points where it is "equal". Undecided is "no evidence" in the'
-    " sentences of the results."
+    " corrected for all comparisons of a sweep, those on changes of a difference for all metrics; intervals are not,"
+    " nor what is detectable: the least difference that one test alone shows with 80% power. So an interval may exclude"
+    ' zero where the verdict is undecided, and may reach beyond the margin of 0.2 points where it is "equal". Undecided'
+    ' is "no evidence" in the sentences of the results.'
 )
 
 READINGS = (

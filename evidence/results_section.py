@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 from evidence import figures, sweeps
+from evidence.claims import CLAIMS
 from evidence.data import EvidenceData
 from evidence.rows import train_accuracy
-from evidence.tables import MISSING, tuned_rates
+from evidence.tables import MISSING, is_decided, tuned_rates
 from evidence.wording import interval, points
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
@@ -19,8 +20,16 @@ from riesz_lab.sweeps import ArmResult, SweepResult
 
 def results_sections(data: EvidenceData, drawn: Mapping[str, Figure]) -> Iterator[str]:
     """The lines of all sections."""
+    explained = {claim.sweep().name: claim.explain for claim in CLAIMS if claim.explain}
     for name, table in data.tables.items():
         yield from _section(name, table, drawn)
+        if name in explained and is_decided(table):
+            yield from [
+                "What the verdicts of the claim rest on:",
+                "",
+                *(f"- {line}." for line in explained[name](data.tables)),
+                "",
+            ]
         if name == sweeps.tuned_fashion().name and data.why_not_tuned != MISSING:
             yield from _rates(data.store)
 

@@ -123,7 +123,16 @@ def _more(table: SweepResult, small: ArmResult, large: ArmResult) -> Comparison:
 
 def conclude(table: SweepResult) -> list[str]:
     """A line for each metric, and one for all batch sizes and rates."""
-    return [*map(_line, read(table)), _all_cells(table)]
+    return [*(f"{one.metric}: {_verdict(one)}" for one in read(table)), _all_cells(table)]
+
+
+def explain(table: SweepResult) -> list[str]:
+    """A line for each metric, with all that its verdict rests on."""
+    return list(map(_line, read(table)))
+
+
+def _verdict(one: SmallBatches) -> str:
+    return ", ".join([f"{one.outcome} ({_against_paper(one)})", *_rate_conclusion(one)])
 
 
 def _line(one: SmallBatches) -> str:
@@ -163,7 +172,7 @@ def _all_cells(table: SweepResult) -> str:
         if cells := [f"{row.arm.label} ({numbers(c)})" for row in rows if (c := compared(row)).verdict == verdict]:
             line += f"; {verdict}: {', '.join(cells)}"
     if detectable := [100 * c.detectable for row in rows if (c := compared(row)).detectable is not None]:
-        line += f"; one test alone detects {min(detectable):.2f} to {max(detectable):.2f} points"
+        line += f"; detectable: {min(detectable):.2f} to {max(detectable):.2f} points"
     sgd = next(row for row in table.rows.values() if row.arm.config.metric == "identity")
     if (train := train_accuracy(sgd)) is not None and sgd.finite:
         ends = f"{100 * train:.1f}% on training images and {100 * statistics.fmean(sgd.finite):.1f}% on test images"
@@ -173,9 +182,7 @@ def _all_cells(table: SweepResult) -> str:
 
 def in_short(table: SweepResult) -> str:
     """The same in a sentence."""
-    found = [
-        f"{one.metric} {', '.join([f'{one.outcome} ({_against_paper(one)})', *_rate_conclusion(one)])}"
-        for one in read(table)
-    ]
+    found = [f"{one.metric} {_verdict(one)}" for one in read(table)]
     claim = f"On CIFAR-10 with ResNet-20, the claim that batch {SMALL} gains most, at a rate of {PAPER_RATE:g}"
+    claim += " (points, 95% intervals)"
     return f"{claim}: {'; '.join(found)}; at all batch sizes and rates, {count_verdicts(metrics(table))}."
