@@ -18,8 +18,9 @@ demo: $(INSTALLED)
 	@echo "The demo: 24 short trials, one per core at a time, then the answer and its page; three minutes at most on two cores."
 	@$(BIN)/riesz demo
 
-# Two processes: whole files go to either.
-TESTS := $(BIN)/pytest --numprocesses 2 --dist loadfile
+# Two processes: whole files go to either, in order. By number of tests, as is the default, the longest file, which is
+# one test, would come last and leave the other process idle.
+TESTS := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED) lint
 	$(TESTS)

@@ -121,20 +121,29 @@ def test_a_schedule_changes_the_numbers_of_a_kept_exchange(metric, monkeypatch):
         assert (got - wanted).abs().max() <= 1e-12 * wanted.abs().max()
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=str)
-def test_a_schedule_keeps_the_factors_of_its_last_numbers_alone(metric, monkeypatch):
-    def held():
-        gc.collect()
-        return [one for one in gc.get_objects() if type(one) is torch.Tensor and one.dtype == torch.float64]
+@pytest.fixture
+def count_new_tensors():
+    """How many tensors of float64 were made in this test and are alive; what other tests left is not looked at."""
+    gc.freeze()
 
-    others = held()  # kept alive: what other tests left must not be freed while this one counts
+    def count():
+        gc.collect()
+        return sum(type(one) is torch.Tensor and one.dtype == torch.float64 for one in gc.get_objects())
+
+    yield count
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=str)
+def test_a_schedule_keeps_the_factors_of_its_last_numbers_alone(metric, monkeypatch, count_new_tensors):
     tensors = metric.as_tensors()
     made, _, _ = exchanges(tensors, (40, 33), torch.float32, "cpu")
     counts = []
     for step in range(6):
         tensors.strength.fill_(0.1 + 0.1 * step)
         run_in_process(made, monkeypatch)
-        counts.append(len(held()) - len(others))
+        counts.append(count_new_tensors())
+    assert counts[0] > 0
     assert counts[1:] == counts[:1] * 5
 
 
