@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping
 
@@ -9,13 +10,14 @@ from evidence import figures, sweeps
 from evidence.claims import CLAIMS
 from evidence.data import EvidenceData
 from evidence.rows import train_accuracy
-from evidence.tables import MISSING, is_decided, tuned_rates
+from evidence.tables import MISSING, SEARCH, is_decided, tuned_rates
 from evidence.wording import interval, points
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
 from riesz_lab.report.figure import Figure
 from riesz_lab.store import Store
 from riesz_lab.sweeps import ArmResult, SweepResult
+from riesz_lab.sweeps.tuning import Choice
 
 
 def results_sections(data: EvidenceData, drawn: Mapping[str, Figure]) -> Iterator[str]:
@@ -66,7 +68,19 @@ def _rates(store: Store) -> list[str]:
     for label, choice in rates.items():
         cells = ("diverged" if (score := choice.scores[rate]) is None else f"{100 * score:.2f}" for rate in tried)
         lines.append(f"| {label} | {' | '.join(cells)} | {choice.rate:g} |")
-    return [*lines, "", *(f"- {note}" for note in tuning_notes(rates)), ""]
+    return [*lines, "", *(f"- {note}" for note in [*tuning_notes(rates), _precision(rates)]), ""]
+
+
+def _precision(rates: Mapping[str, Choice]) -> str:
+    """How well the held-out images tell rates apart."""
+    images = SEARCH.arms[0].config.hold_out
+    best = max(score for choice in rates.values() for score in choice.scores.values() if score is not None)
+    error = 100 * math.sqrt(best * (1 - best) / images)
+    return (
+        f"All are scored on the same {images:,} images, {SEARCH.trials} trials each. The standard error of one accuracy"
+        f" on so many is {error:.1f} points: rates that score alike are not told apart, and which of them is best is no"
+        " finding."
+    )
 
 
 def _row(row: ArmResult) -> str:

@@ -171,6 +171,10 @@ def test_trials_that_tune_are_planned_and_shown(tmp_path):
     assert lines[5].startswith(f"- {TRIED} of {PLANNED} planned trials are complete")
     means = " | ".join(f"{80.01 - 100 * abs(rate - 0.02):.2f}" for rate in RATES)  # of two seeds, by rate
     assert f"| SGD | {means} | 0.02 |" in lines
+    precision = (
+        "- All are scored on the same 1,000 images, 2 trials each. The standard error of one accuracy on so many is"
+    )
+    assert any(line.startswith(f"{precision} 1.3 points: ") for line in lines)  # of 80.01%
     store(tmp_path, read(tmp_path).tables["evidence-tuned-fashion"].sweep, {})
     assert page.text(tmp_path).splitlines()[5].startswith(f"- {TRIED + 15} of {PLANNED} planned trials")
 
