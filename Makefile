@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python and make:
 #   make demo   install, then train a small CNN with and without riesz and compare
-#   make test   install, then lint, types and all tests
+#   make test   install, then lint, types, docs and tests; make test-all adds the long ones
 # and one measures:
 #   make bench  every claim about speed, against its target
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from evidence import controls, regularity, sweeps
 from evidence.claims import CLAIMS, REGULARITY, Claim
 from evidence.data import EvidenceData
-from evidence.tables import MISSING, at_one_rate, is_decided
+from evidence.tables import MISSING, SEARCH, at_one_rate, is_decided
 from riesz_lab.sweeps import SweepResult
 
 
@@ -31,12 +31,13 @@ def _count(table: SweepResult, beside: SweepResult | None = None) -> tuple[int, 
 def _claim(claim: Claim, data: EvidenceData) -> str:
     table = data.tables[claim.sweep().name]
     done, wanted = _count(table)
+    tuning = " that tune" if table.sweep is SEARCH else ""
     if is_decided(table):
         verdict = _lines(claim.conclude(data.tables))
     else:
         why = data.why_not_tuned if claim.sweep is sweeps.tuned_fashion else ""
         verdict = f"not decided: {why or MISSING}"
-    return f"| {claim.claim} *{claim.tested}* | {done} of {wanted} | {verdict} |"
+    return f"| {claim.claim} *{claim.tested}* | {done} of {wanted}{tuning} | {verdict} |"
 
 
 def _lines(conclusions: list[str]) -> str:

@@ -95,7 +95,8 @@ def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
         if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
             order = compared(permuted)
             matters = "matters" if order.verdict in ("better", "worse") else "does not matter"
-            line += f"; the order of the channels {'may matter or not' if order.verdict in OPEN else matters}"
+            about = "the order of the channels"
+            line += f"; whether {about} matters is open" if order.verdict in OPEN else f"; {about} {matters}"
             line += f" ({numbers(order)}{if_small(order)})"
         lines.append(line)
     return lines

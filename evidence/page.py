@@ -99,8 +99,10 @@ def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
         "## Repeat it",
         "",
         "`make reproduce ID=a570b30e31c1` trains a trial again and compares it with the stored one: bit for bit on a"
-        " machine of the same kind, else within the spread of seeds. `make evidence` rewrites this page and the full"
-        " report from the stored trials; it needs no data and trains nothing.",
+        " machine of the same kind, else within the spread of seeds. It needs the dataset (`riesz data list`); trials"
+        " of regimes were trained on JPEG copies of CIFAR-10 and repeat bit for bit with the same copies only."
+        " `make evidence` rewrites this page and the full report from the stored trials; it needs no data and trains"
+        " nothing.",
         "",
     ]
     return "\n".join(lines)

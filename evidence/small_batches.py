@@ -9,7 +9,7 @@ import riesz
 from evidence.attribution import OPEN, Attribution, attribute
 from evidence.conclusions import OUTCOMES, outcome
 from evidence.rows import compared, gains, metrics, train_accuracy
-from evidence.wording import count_verdicts, if_small, numbers, points, said
+from evidence.wording import count_verdicts, if_small, interval, numbers, points, said
 from riesz_lab.report.figures.regimes import best_rate, regime_maps
 from riesz_lab.report.published import published
 from riesz_lab.statistics import Comparison, holm, paired
@@ -123,7 +123,7 @@ def _more(table: SweepResult, small: ArmResult, large: ArmResult) -> Comparison:
 
 def conclude(table: SweepResult) -> list[str]:
     """A line for each metric, and one for all batch sizes and rates."""
-    return [*(f"{one.metric}: {_verdict(one)}" for one in read(table)), _all_cells(table)]
+    return [*(f"{one.metric}: {_verdict(one, _against_paper(one))}" for one in read(table)), _all_cells(table)]
 
 
 def explain(table: SweepResult) -> list[str]:
@@ -131,8 +131,11 @@ def explain(table: SweepResult) -> list[str]:
     return list(map(_line, read(table)))
 
 
-def _verdict(one: SmallBatches) -> str:
-    return ", ".join([f"{one.outcome} ({_against_paper(one)})", *_rate_conclusion(one)])
+def _verdict(one: SmallBatches, size: str) -> str:
+    more = ""
+    if one.more.interval is not None:
+        more = f"; the difference minus that at batch {LARGE}: {points(one.more.difference)}, {interval(one.more)}"
+    return ", ".join([f"{one.outcome} ({size}{more})", *_rate_conclusion(one)])
 
 
 def _line(one: SmallBatches) -> str:
@@ -182,7 +185,10 @@ def _all_cells(table: SweepResult) -> str:
 
 def in_short(table: SweepResult) -> str:
     """The same in a sentence."""
-    found = [f"{one.metric} {_verdict(one)}" for one in read(table)]
-    claim = f"On CIFAR-10 with ResNet-20, the claim that batch {SMALL} gains most, at a rate of {PAPER_RATE:g}"
-    claim += " (points, 95% intervals)"
+    found = []
+    for one in read(table):
+        size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}"
+        found.append(f"{one.metric} {_verdict(one, size)}")
+    where = f"difference to SGD at batch {SMALL}, rate {PAPER_RATE:g}, in points, with 95% intervals"
+    claim = f"On CIFAR-10 with ResNet-20, the claim that batch {SMALL} gains most ({where})"
     return f"{claim}: {'; '.join(found)}; at all batch sizes and rates, {count_verdicts(metrics(table))}."

@@ -94,7 +94,7 @@ def plain_sgd_matched() -> Sweep:
     return replace(
         plain_sgd(),
         name="evidence-plain-sgd-matched",
-        about="is it the metric or the step along the mean: each method against SGD with a step as long",
+        about="is it the metric or the step along the mean: each method against SGD with as long a step along the mean",
         arms=(
             *rates.values(),
             *(_reweighted(base, lam, arm.label) for lam, arm in rates.items()),

@@ -19,12 +19,12 @@ def interval(comparison: Comparison) -> str:
     return "" if comparison.interval is None else " to ".join(map(points, comparison.interval))
 
 
-def numbers(comparison: Comparison, failures: bool = True) -> str:
+def numbers(comparison: Comparison, failures: bool = True, detectable: bool = True) -> str:
     """The difference in points with its interval; what would have shown, if nothing did; and what failed."""
     parts = [points(comparison.difference) if comparison.n else "no pair of scores"]
     if comparison.interval is not None:
         parts[0] += f", {interval(comparison)}"
-    if comparison.verdict == "no evidence" and comparison.detectable is not None:
+    if detectable and comparison.verdict == "no evidence" and comparison.detectable is not None:
         parts.append(f"detectable: {100 * comparison.detectable:.2f}")
     if failures and any(comparison.collapsed):
         baseline, method = comparison.collapsed

@@ -153,7 +153,7 @@ def test_a_rate_at_the_edge_of_the_grid_decides_nothing(tmp_path):
     store_tuning(tmp_path, max(RATES))
     row = next(line for line in page.text(tmp_path).splitlines() if "Not in the paper, which tunes no rate" in line)
     edge = "not decided: the best rate lies at the edge of the grid, which is to be widened: SGD, "
-    assert f"{TRIED} of {TRIED} | {edge}" in row
+    assert f"{TRIED} of {TRIED} that tune | {edge}" in row
 
 
 def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):
@@ -282,7 +282,8 @@ def test_trials_that_diverged_are_counted_and_conclude_nothing(tmp_path):
     page_text = page.text(tmp_path)
     complete = f"90 of {PLANNED} planned trials are complete, after 0.0 hours of training"
     assert f"{complete}; 5 of them diverged or collapsed." in page_text
-    assert ": SobolevTilde no claim (no pair of scores; failed: 0 of 5, of the baseline's 5); Rew" in page_text
+    no_claim = "no claim (no pair of scores; failed: 0 of 5, of the baseline's 5; the paper: +1.45); Rew"
+    assert f": SobolevTilde {no_claim}" in page_text
     assert "| b8 lr 0.1 SGD | 5/5, 5 diverged |  | - |" in page_text
     assert "nan" not in page_text
 
