@@ -10,42 +10,51 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 from evidence import TRIALS
+from evidence.data import EvidenceData
+from evidence.tables import planned
+from riesz_lab.errors import LabError
 from riesz_lab.inspection import inspect
 from riesz_lab.store import Store, StoredTrial
+from riesz_lab.utils import atomic
 
-FILES = ("config.json", "result.json", "history.jsonl", "environment.json", "timing.jsonl", "updates.jsonl")
-SWEEPS_FILE = "sweeps.json"
-"""The sweeps of a trial, by which reports know how many comparisons to correct for; a later sweep may be added."""
+FILES = ("config.json", "history.jsonl", "environment.json", "timing.jsonl", "updates.jsonl")
 
 
 def collect(runs: Path, target: Path = TRIALS) -> list[Path]:
-    """Copy every complete trial that is not there yet; returns the new directories."""
+    """Copy every complete trial of the protocol that is not there yet; returns the new directories.
+
+    Trials that it does not plan, such as those at a rate that a wider grid has not confirmed, are left where they are.
+    """
+    ids, _ = planned(EvidenceData(Store(runs, target)).tables)
+    there = {trial.config.id: trial for trial in Store(target).trials}
     added = []
     for trial in Store(runs).trials:
-        goal = target / trial.path.parent.name / trial.path.name
-        if trial.result is None:
+        if trial.result is None or trial.config.id not in ids:
             continue
-        if goal.exists():
-            _copy(trial.path / SWEEPS_FILE, goal)
-            continue
-        part = goal.with_name(goal.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        for name in (*FILES, SWEEPS_FILE):
-            _copy(trial.path / name, part)
-        if (trial.path / "weights.safetensors").exists():
-            (part / "regularity.json").write_text(json.dumps(_regularity(trial), indent=1) + "\n")
-        part.rename(goal)
-        added.append(goal)
+        stored = there.get(trial.config.id)
+        if stored is None:
+            goal = target / trial.path.parent.name / trial.path.name
+            atomic.make_directory(goal.parent)
+            atomic.write_directory(goal, partial(_copy, trial))
+            added.append(goal)
+        elif stored.result != trial.result:
+            raise LabError(f"{trial.path}: expected the result that {stored.path} has, got another one")
+        else:  # by its sweeps reports know how many comparisons to correct for; a later one may have been added
+            atomic.write_json(stored.files.sweeps_file, stored.sweeps() | trial.sweeps())
     return added
 
 
-def _copy(file: Path, folder: Path) -> None:
-    if file.exists():
-        shutil.copyfile(file, folder / file.name)
+def _copy(trial: StoredTrial, folder: Path) -> None:
+    """Its result last: a copy that is cut off is no complete trial."""
+    if (trial.path / "weights.safetensors").exists():
+        (folder / "regularity.json").write_text(json.dumps(_regularity(trial), indent=1) + "\n")
+    for name in (*FILES, trial.files.sweeps_file.name, trial.files.result_file.name):
+        if (trial.path / name).exists():
+            shutil.copyfile(trial.path / name, folder / name)
 
 
 def _regularity(trial: StoredTrial) -> list[dict[str, object]]:

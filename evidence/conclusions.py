@@ -9,7 +9,8 @@ from evidence.rows import compared, metrics
 from evidence.sweeps import repeats_lambda_fashion
 from evidence.wording import if_small, numbers, points, said
 from riesz_lab.statistics import Comparison
-from riesz_lab.sweeps import Sweep, SweepResult
+from riesz_lab.sweeps import ArmResult, Sweep, SweepResult
+from riesz_lab.sweeps.tuning import TUNED
 
 Tables = Mapping[str, SweepResult]
 """By the name of the sweep."""
@@ -29,6 +30,14 @@ def by_outcome(make: Callable[[], Sweep]) -> Callable[[Tables], list[str]]:
         return [f"{conclusion}: {'; '.join(arms)}" for conclusion, arms in found.items()]
 
     return conclude
+
+
+def _rates(table: SweepResult, row: ArmResult) -> str:
+    """The rates of an arm and its baseline, where they were tuned."""
+    if TUNED.fullmatch(table.sweep.name) is None:
+        return ""
+    assert row.arm.baseline is not None
+    return f"at {row.arm.config.lr:g} and {table.sweep[row.arm.baseline].config.lr:g}, "
 
 
 def outcome(comparison: Comparison) -> str:
@@ -61,7 +70,9 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
                 lines.append(f"{label}: the same trials as above, so nothing new; {said(one.then)}")
                 continue
             conclusion = {
-                "none": "a gain here alone" if one.now.verdict == "better" else "no gain above to explain",
+                "none": f"a gain here; above {said(one.then)}"
+                if one.now.verdict == "better"
+                else "no gain above to explain",
                 "small": "the gain is no larger than the margin: nothing to explain",
                 "remains": f"the gain is more than {what}",
                 "part": f"part of the gain is {what}",
@@ -69,7 +80,7 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
                 "open": f"open whether the gain is more than {what}",
             }[one.fate if one.then.verdict == "better" else "none"]
             gained = f"{points(one.then.difference)} above; " if one.then.verdict == "better" else ""
-            here = f"against {now.arm.baseline} {said(one.now)} ({numbers(one.now)})"
+            here = f"{_rates(now_table, now)}against {now.arm.baseline} {said(one.now)} ({numbers(one.now)})"
             lines.append(f"{label}: {conclusion}; {gained}{here}")
         return lines
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evidence import TRIALS, sweeps
-from evidence.attribution import OPEN, attribute
+from evidence.attribution import OPEN, Attribution, attribute
 from evidence.rows import compared, metrics
 from evidence.tables import is_decided, tables
 from evidence.wording import if_small, numbers, points, said
@@ -56,7 +56,8 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
     return replace(
         table.sweep,
         name=name_of(name),
-        about="what differs, with the norm of the gradient kept and with the channels in random order",
+        about="what differs, with the norm of the gradient kept and with the channels in random order; the arms were"
+        " chosen because their trials differ, so that a part of that may be chance, which a control does not repeat",
         reproduces="no such controls",
         arms=tuple(arms.values()),
     )
@@ -65,10 +66,13 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
 def _controlled(sweep: Sweep, arm: Arm) -> Iterator[Arm]:
     assert arm.baseline is not None
     plain = sweep[arm.baseline]
-    if plain.config.lr != arm.config.lr:  # tuned: the norm is kept at the metric's own rate, so SGD needs that one too
+    if plain.config.lr == arm.config.lr:
+        yield plain
+        yield replace(arm, baseline=None)  # it is compared in its own sweep
+    else:  # tuned: the norm is kept at the metric's own rate, so that both are compared with SGD at that one
         plain = Arm(f"{plain.label} at {arm.config.lr:g}", replace(plain.config, lr=arm.config.lr))
-    yield plain
-    yield replace(arm, baseline=None)  # it is compared in its own sweep
+        yield plain
+        yield replace(arm, baseline=plain.label)
     for config in controls_of(arm.config):
         against = arm.label if config.control == "permuted" else plain.label
         yield Arm(f"{arm.label}, {CONTROLS[config.control]}", config, against)
@@ -77,21 +81,21 @@ def _controlled(sweep: Sweep, arm: Arm) -> Iterator[Arm]:
 def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
     """What the controls of a table say, once all of them are complete."""
     kept = {row.arm.label.removesuffix(KEPT): row for row in metrics(controlled) if row.arm.config.control == "norm"}
-    found = attribute({label: (table, table.rows[label], controlled, row) for label, row in kept.items()})
+    uncontrolled = {label: controlled if controlled.rows[label].comparison else table for label in kept}
+    found = attribute({label: (at := uncontrolled[label], at.rows[label], controlled, kept[label]) for label in kept})
     lines = []
     for label, one in found.items():
-        reversed_sign = one.now.verdict in ("better", "worse") and one.now.verdict != one.then.verdict
         conclusion = {
             "remains": "the difference remains",
             "part": "part of the difference remains",
-            "gone": "the difference is reversed" if reversed_sign else "the difference is gone",
+            "gone": _gone(one),
             "small": "the difference is within the margin, so that no control can tell",
             "open": "whether the difference is gone is open",
             "none": "there is no difference",
         }[one.fate]
-        then = f"{said(one.then)}, {points(one.then.difference)} against {table.sweep[label].baseline}"
-        line = f"{label} ({then}): with the norm kept, against {kept[label].arm.baseline}, {numbers(one.now)};"
-        line += f" {conclusion}"
+        then = f"{said(one.then)}, {points(one.then.difference)} against {uncontrolled[label].sweep[label].baseline}"
+        now = f"{said(one.now)} ({numbers(one.now)})"
+        line = f"{label} ({then}): with the norm kept, against {kept[label].arm.baseline}, {now}; {conclusion}"
         if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
             order = compared(permuted)
             matters = "matters" if order.verdict in ("better", "worse") else "does not matter"
@@ -100,6 +104,12 @@ def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
             line += f" ({numbers(order)}{if_small(order)})"
         lines.append(line)
     return lines
+
+
+def _gone(one: Attribution) -> str:
+    if one.now.verdict == one.then.verdict:
+        return "what is left is within the margin"
+    return "the difference is reversed" if one.now.verdict in ("better", "worse") else "the difference is gone"
 
 
 def lambda_fashion() -> Sweep:

@@ -45,9 +45,9 @@ def as_markdown(name: str, drawn: Mapping[str, Figure]) -> list[str]:
 def _differences(complete: Mapping[str, SweepResult]) -> Figure:
     """All but the regimes and their controls: these are a map, and ten times as large."""
     shown = {
-        name.removeprefix("evidence-"): table
+        name.removeprefix("evidence-"): new
         for name, table in complete.items()
-        if table.comparisons and not name.startswith(sweeps.regimes().name)
+        if not name.startswith(sweeps.regimes().name) and (new := _without_repeated(table)).comparisons
     }
     return Figure(
         name="differences",
@@ -59,6 +59,12 @@ def _differences(complete: Mapping[str, SweepResult]) -> Figure:
         panels=[replace(forest(table), title=name) for name, table in shown.items()],
         columns=2,
     )
+
+
+def _without_repeated(table: SweepResult) -> SweepResult:
+    """Without the arms whose trials are those of another sweep, which has their verdicts."""
+    repeated = {row.arm.label for row in metrics(table) if sweeps.repeats_lambda_fashion(table.sweep, row.arm)}
+    return replace(table, rows={label: row for label, row in table.rows.items() if label not in repeated})
 
 
 def _regularity(data: EvidenceData, complete: Mapping[str, SweepResult]) -> Figure:

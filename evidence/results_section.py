@@ -37,12 +37,14 @@ def results_sections(data: EvidenceData, drawn: Mapping[str, Figure]) -> Iterato
 
 
 def _section(name: str, table: SweepResult, drawn: Mapping[str, Figure]) -> list[str]:
-    about = table.sweep.about
+    tunes = table.sweep is SEARCH
+    about = "the rates that are tried, each scored on held-out training images" if tunes else table.sweep.about
     lines = [f"### {name.removeprefix('evidence-')}", "", f"{about[0].upper()}{about[1:]}.", ""]
     if not any(row.scores for row in table.rows.values()):
         return [*lines, "No trial is complete yet.", ""]
     lines += figures.as_markdown(figures.PICTURES.get(name, ""), drawn)
-    lines += ["| arm | trials | train, % | test, %, ± sd | difference | 95% interval |", "| --- " * 6 + "|"]
+    scored = "held-out" if tunes else "test"
+    lines += [f"| arm | trials | train, % | {scored}, %, ± sd | difference | 95% interval |", "| --- " * 6 + "|"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")
     sentences = []
@@ -79,7 +81,7 @@ def _precision(rates: Mapping[str, Choice]) -> str:
     return (
         f"All are scored on the same {images:,} images, {SEARCH.trials} trials each. The standard error of one accuracy"
         f" on so many is {error:.1f} points: rates that score alike are not told apart, and which of them is best is no"
-        " finding."
+        " finding. Intervals and verdicts at the chosen rates do not include the chance in that choice."
     )
 
 

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from evidence import controls, page, small_batches, sweeps
+from evidence import controls, figures, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
 from evidence.data import read
@@ -127,9 +127,11 @@ def test_a_gain_at_tuned_rates_counts_once_that_at_the_papers_rate_is_known(tmp_
     store(tmp_path, sweeps.lambda_fashion(), {"SobolevTilde lam = 1, as scale": 0.01})
     tilde, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
     assert tilde.startswith(
-        "SGD + SobolevTilde: the gain is a matter of the rate; +1.00 above; against SGD equal within 0.2 points ("
+        "SGD + SobolevTilde: the gain is a matter of the rate; +1.00 above; at 0.02 and 0.02, against SGD equal within"
     )
-    assert reweighted.startswith("SGD + ReweightedL2: a gain here alone; against SGD better (+1.0")
+    assert reweighted.startswith(
+        "SGD + ReweightedL2: a gain here; above equal within 0.2 points; at 0.02 and 0.02, against SGD better (+1.0"
+    )
 
 
 @pytest.mark.parametrize(("sgds_rate", "same"), [(0.01, True), (0.02, False)])
@@ -143,9 +145,13 @@ def test_the_very_trials_of_another_claim_are_no_second_finding(tmp_path, sgds_r
     _, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
     assert ("the same trials as above, so nothing new" in reweighted) == same
     text = page.text(tmp_path)
-    assert ("- SGD + ReweightedL2: the trials of lambda-fashion at lam = 1; see there." in text) == same
-    counted = ": 0 of 0 comparisons better; where both sides chose the rate above, the trials are those above."
-    assert f"- On Fashion-MNIST, each method at its own best rate{counted if same else ': 1 of 2 comparisons'}" in text
+    section = text.split("### tuned-fashion\n")[1].split("###")[0]
+    assert ("- SGD + ReweightedL2: the trials of lambda-fashion at lam = 1; see there." in section) == same
+    counted = ": all chose the rate above, so that trials and verdicts are those above."
+    chosen = "- On Fashion-MNIST, each at the rate chosen on held-out images"
+    assert f"{chosen}{counted if same else ': 1 of 2 comparisons'}" in text
+    alt = next(iter(figures.figures(read(tmp_path)).values())).alt
+    assert ("tuned-fashion" in alt) != same
     assert ("### tuned-fashion-controls" in text) != same  # one control, in the sweep that has the trials
 
 
@@ -311,13 +317,17 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
     kept, tilde = "ReweightedL2 lam = 20, norm kept", "SobolevTilde lam = 20, as scale"
     store(tmp_path, found, worse | {kept: 0.0, f"{tilde}, norm kept": -0.02, f"{tilde}, channels permuted": -0.005})
     row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
-    to_sgd = "against SGD (lam = 0)): with the norm kept, against SGD (lam = 0),".replace("): ", ")**: ")
-    assert f"15 of 15 | **ReweightedL2 lam = 20 (worse, -1.00 {to_sgd} +0.00, " in row
-    assert f"; the difference is gone<br>**{tilde} (worse, -2.00 {to_sgd} -2.00, " in row
+    to_sgd = "against SGD (lam = 0))**: with the norm kept, against SGD (lam = 0),"
+    assert f"15 of 15 | **ReweightedL2 lam = 20 (worse, -1.00 {to_sgd} equal within 0.2 points (+0.00, " in row
+    assert f"; the difference is gone<br>**{tilde} (worse, -2.00 {to_sgd} worse (-2.00, " in row
     assert "; the difference remains; the order of the channels matters (+1.50" in row
-    for left, said in ((-0.01, "part of the difference remains"), (0.01, "the difference is reversed")):
+    for left, concluded in (
+        (-0.01, "part of the difference remains"),
+        (-0.001, "what is left is within the margin"),
+        (0.01, "the difference is reversed"),
+    ):
         store(tmp_path, found, worse | {f"{tilde}, norm kept": left, f"{tilde}, channels permuted": -0.021})
-        assert f"; {said}; the order of the channels matters (-0.10, " in page.text(tmp_path)
+        assert f"; {concluded}; the order of the channels matters (-0.10, " in page.text(tmp_path)
     assert ", yet by no more than 0.2 points)" in page.text(tmp_path)
 
 
@@ -330,6 +340,11 @@ def test_a_control_of_a_tuned_arm_meets_sgd_at_the_same_rate(tmp_path):
     found = controls._stored("evidence-tuned-fashion", tmp_path)
     assert [(arm.label, arm.config.lr, arm.baseline) for arm in found.arms] == [
         ("SGD at 0.005", 0.005, None),
-        ("SGD + ReweightedL2", 0.005, None),
+        ("SGD + ReweightedL2", 0.005, "SGD at 0.005"),
         ("SGD + ReweightedL2, norm kept", 0.005, "SGD at 0.005"),
     ]
+    # The metric is better than SGD at SGD's rate, and as good at its own: a control at its own explains nothing.
+    store(tmp_path, found, {"SGD at 0.005": 0.01, "SGD + ReweightedL2": 0.01, "SGD + ReweightedL2, norm kept": 0.01})
+    (row,) = (line for line in page.text(tmp_path).splitlines() if "where tuned-fashion differs" in line)
+    assert "**SGD + ReweightedL2 (equal within 0.2 points, +0.00 against SGD at 0.005)**: with the norm kept" in row
+    assert row.endswith("; there is no difference |")

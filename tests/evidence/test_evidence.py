@@ -9,12 +9,15 @@ from dataclasses import replace
 
 import matplotlib
 import pytest
+import torch
 from evidence import figures, page, regularity, reproduce, sweeps
 from evidence.claims import CLAIMS
 from evidence.collect import collect
 from evidence.data import read
 from evidence.tables import SEARCH
+from safetensors.torch import save_file
 
+from riesz_lab.errors import LabError
 from riesz_lab.store import Store
 from riesz_lab.sweeps import results
 from stored import store_trial
@@ -187,14 +190,32 @@ def test_accuracy_on_training_images_is_that_of_the_last_epoch(tmp_path):
     assert "| SGD (lam = 0) | 2/5 | 91.00 | " in page.text(tmp_path)
 
 
-def test_collecting_takes_complete_trials_once_and_leaves_weights(tmp_path):
+def test_collecting_takes_complete_trials_of_the_protocol_once(tmp_path):
     source, target = tmp_path / "runs", tmp_path / "trials"
-    trial = next(page.TRIALS.glob("*/*"))
-    shutil.copytree(trial, source / trial.parent.name / trial.name)
-    assert len(collect(source, target)) == 1
-    (source / trial.parent.name / trial.name / "sweeps.json").write_text('{"another": 3}')
+    config = sweeps.lambda_mnist().arms[0].config
+    path = store_trial(source, config)
+    store_trial(source, replace(config, lr=0.08))  # at a rate that was tried and is not planned
+    (path / "weights.safetensors").unlink(missing_ok=True)
+    (path / "checkpoints").mkdir(exist_ok=True)
+    (added,) = collect(source, target)
+    assert added == target / path.parent.name / path.name
+    assert not (added / "checkpoints").exists()
+    (added / "sweeps.json").write_text('{"one": 2}')
+    (path / "sweeps.json").write_text('{"another": 3}')
     assert collect(source, target) == []
-    assert Store(target).trials[0].sweeps() == {"another": 3}
+    assert Store(target).trials[0].sweeps() == {"one": 2, "another": 3}
+    store_trial(source, config, score=0.123)
+    with pytest.raises(LabError, match="expected the result that"):
+        collect(source, target)
+
+
+def test_weights_are_left_and_their_regularity_is_kept(tmp_path):
+    config = sweeps.lambda_mnist().arms[0].config
+    path = store_trial(tmp_path / "runs", config)
+    save_file({"conv.weight": torch.randn(8, 8, 3, 3)}, path / "weights.safetensors")
+    (added,) = collect(tmp_path / "runs", tmp_path / "trials")
+    assert not (added / "weights.safetensors").exists()
+    assert {layer["direction"] for layer in json.loads((added / "regularity.json").read_text())} == {"output", "input"}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Result
 from riesz_lab.sweeps import Arm
-from riesz_lab.sweeps.tuning import FIRST_SEED, Tuning
+from riesz_lab.sweeps.tuning import FIRST_SEED, Tuning, rounded
 from riesz_lab.utils import randomness
 
 EXTENSIONS = 4
@@ -149,7 +149,7 @@ def _best(scores: dict[Point, float | None], grid: Grid, label: str, higher: boo
 
     ranked = [
         (
-            -score if higher else score,
+            -rounded(score) if higher else rounded(score),
             [order[name][repr(value)] for name, value in zip(grid, point, strict=True)],
             point,
         )

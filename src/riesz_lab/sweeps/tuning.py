@@ -76,11 +76,16 @@ def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
                 raise ConfigError(f"arm {arm.label!r} is not tuned yet: {left} at rate {rate:g} to be completed")
             # One divergent trial disqualifies a rate.
             scores[rate] = sum(row.finite) / row.wanted if len(row.finite) == row.wanted else None
-        ranked = sorted((-sign * score, rate) for rate, score in scores.items() if score is not None)
+        ranked = sorted((-sign * rounded(score), rate) for rate, score in scores.items() if score is not None)
         if not ranked:
             raise ConfigError(f"arm {arm.label!r} diverged at every rate of the grid: {sorted(scores)}")
         chosen[arm.label] = Choice(scores, ranked[0][1])
     return chosen
+
+
+def rounded(mean: float) -> float:
+    """Without the last digits, in which equal means differ by the order of their sum."""
+    return float(f"{mean:.12g}")
 
 
 def tuned(sweep: Sweep, chosen: dict[str, Choice]) -> Sweep:

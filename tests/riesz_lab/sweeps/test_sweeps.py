@@ -272,6 +272,15 @@ def test_a_rate_that_diverged_once_is_not_chosen(tmp_path):
     assert tuning.choices(found, how, Store(tmp_path))["ours"].rate == 0.05
 
 
+def test_of_rates_with_equal_means_the_smaller_is_chosen_however_the_sums_round(tmp_path):
+    found, how = two_arms(), tuning.Tuning(factors=(1.0, 2.0), trials=2, hold_out=20)
+    assert (0.7 + 0.1) / 2 < 0.4  # equal, but for rounding
+    for config in tuning.search(found, how).all_configs():
+        smaller = {tuning.FIRST_SEED: 0.7, tuning.FIRST_SEED + 1: 0.1}[config.seed]
+        write(tmp_path, config, 0.4 if config.lr > 0.05 else smaller)
+    assert tuning.choices(found, how, Store(tmp_path))["ours"].rate == 0.05
+
+
 def test_tuning_that_is_not_complete_is_no_tuning(tmp_path):
     found, how = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": 0.025})
     next(tmp_path.glob("*/identity-seed1000-*/result.json")).unlink()
