@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from riesz_lab.data.images.builtin import data_folder
-from riesz_lab.errors import printable
+from riesz_lab.errors import ConfigError, printable
 from riesz_lab.report.comparison_view import format_comparisons, records, tuning_notes
-from riesz_lab.store import export, open_store
+from riesz_lab.store import Store, export, open_store
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps import Sweep, results, tuning
 from riesz_lab.sweeps.dry_run import print_dry_run
@@ -29,8 +29,13 @@ def run_stages(chosen: Sweep, options: "Options") -> int:
         tune = tuning.Tuning(factors=options.lr_factors, trials=options.tune_trials, hold_out=options.hold_out)
     search = tuning.search(chosen, tune) if tune else None
     if options.dry_run:
-        for stage in (search, chosen) if search else (chosen,):
-            print_dry_run(stage, options.runs, retry_failed=options.retry_failed)
+        if search and tune:
+            print_dry_run(search, options.runs, retry_failed=options.retry_failed)
+            try:
+                chosen = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs)))
+            except ConfigError:
+                print("\nThe rates are chosen after that; at those of the recipe, until then:")
+        print_dry_run(chosen, options.runs, retry_failed=options.retry_failed)
         return 0
     if search and not options.table and train_sweep(search, options):
         return 1

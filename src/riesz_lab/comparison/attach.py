@@ -1,7 +1,6 @@
 """What the user's loop is handed: `attach(optimizer, model)`, and `attach.log(...)` for curves."""
 
 import contextlib
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ import riesz
 from riesz.hook.report import Diagnosis
 from riesz_lab.config import Config
 from riesz_lab.errors import LabError
-from riesz_lab.store.files import Row
+from riesz_lab.store.files import Row, is_number
 from riesz_lab.tasks import optimizers
 
 HELD_OUT = "held_out"
@@ -128,5 +127,5 @@ def number(value: Any, what: str, name: str) -> float:
 
 
 def finite(value: float) -> float | None:
-    """JSON has no NaN."""
-    return value if math.isfinite(value) else None
+    """JSON has no NaN; and what the store does not read as a number is none."""
+    return value if is_number(value) else None

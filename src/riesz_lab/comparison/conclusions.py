@@ -147,6 +147,9 @@ def _plan(answer: Answer) -> list[str]:
     size = format_size(answer.plan.margin, answer.percent)
     lines = [f"To notice a difference of {size} with 80% power:"]
     for label, arm in answer.plan.arms.items():
+        if arm is None:
+            lines.append(f"  {label}: unknown, since trials diverged and fewer than two pairs have a difference")
+            continue
         if arm.until_sure is None or arm.hours is None:
             lines.append(f"  {label}: more than 2,000 pairs; a wider margin needs fewer")
             continue

@@ -6,8 +6,10 @@ Whatever ends the training, the next call puts back what was not replaced.
 """
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+from riesz_lab.errors import BusyError
 from riesz_lab.store.trial import Trial, lock
 from riesz_lab.sweeps.running.pending import ASIDE
 
@@ -22,15 +24,17 @@ def move_aside(trial: Trial, runs: Path) -> None:
 
 
 def settle(trial: Trial, runs: Path) -> None:
-    """Remove the former trial if the new one is complete, else put it back."""
+    """Remove the former trial if the new one is complete, else put it back; not while another process trains it."""
     before = _place(trial, runs)
     if not before.exists():
         return
-    if trial.result_file.exists():
-        shutil.rmtree(before)
-        return
-    shutil.rmtree(trial.path, ignore_errors=True)
-    before.rename(trial.path)
+    trial.path.mkdir(exist_ok=True)
+    with suppress(BusyError), lock(trial.path):
+        if trial.result_file.exists():
+            shutil.rmtree(before)
+        else:
+            shutil.rmtree(trial.path)
+            before.rename(trial.path)
 
 
 def _place(trial: Trial, runs: Path) -> Path:

@@ -27,7 +27,7 @@ def next_steps(answer: Answer) -> list[str]:
     gains = _gains(answer)
     steps = []
     if answer.plan is not None:
-        pairs = [arm.until_sure for arm in answer.plan.arms.values()]
+        pairs = [arm.until_sure for arm in answer.plan.arms.values() if arm is not None]
         most = max((each for each in pairs if each is not None), default=None)
         return [] if most is None else ["Next: " + _command(answer, until_sure=True, budget=most)]
     if gains:

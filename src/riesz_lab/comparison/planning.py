@@ -29,7 +29,7 @@ class Plan:
     """What a comparison would take, by arm."""
 
     margin: float
-    arms: dict[str, ArmPlan]
+    arms: dict[str, ArmPlan | None]  # None where the spread is unknown: too few pairs have a difference
     pairs: int  # that the spread was estimated from, at least
 
     @property
@@ -51,8 +51,11 @@ def make_plan(judged: dict[str, Sequential], seconds: float, workers: int = 1) -
     Returns:
         The plan; hours are those of the arm's own trials and of its baseline's, beyond the pilot.
     """
-    arms = {}
+    arms: dict[str, ArmPlan | None] = {}
     for label, pilot in judged.items():
+        if pilot.n < 2:
+            arms[label] = None
+            continue
         effect = pilot.margin / pilot.spread if pilot.spread > 0 else float("inf")
         sure = PILOT + 1 if effect > 20 else pairs_needed(float(f"{effect:.3g}"), pilot.alpha, POWER)
         # Both trials of a pair may run at once; the next pair waits for them.

@@ -168,7 +168,9 @@ class Trials:
         """Two seeds with the same weights and scores: the function sets a seed itself, and n trials are one."""
         if not self.function.trains or result.last is None:
             return
-        weights = hashlib.sha256(Trial(self.runs, config).weights_file.read_bytes()).hexdigest()
+        file = Trial(self.runs, config).weights_file
+        # Of a stored trial they may have been deleted, to save space: its scores remain.
+        weights = hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else str(config.seed)
         seed, first = self._first.setdefault(config.group, (config.seed, (result.last, weights)))
         if seed != config.seed and first == (result.last, weights):
             where = f" ({self.function.seeding})" if self.function.seeding else ""

@@ -136,7 +136,7 @@ def _history(logged: list[Row], final: dict[str, float] | None) -> list[Row]:
 
 
 def _result(attach: Attach, final: dict[str, float], score: str, higher_is_better: bool) -> Result:
-    diverged = not math.isfinite(final[score])
+    diverged = finite(final[score]) is None
     rows = [row for row in _history(attach.rows, None if diverged else final) if row.get(score) is not None]
     sign = 1 if higher_is_better else -1
     return Result(

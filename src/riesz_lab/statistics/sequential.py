@@ -185,13 +185,21 @@ def pairs_needed(effect: float, alpha: float = ALPHA, power: float = 0.8) -> int
 
     Found by simulation with looks after every pair; None beyond 2,000.
     """
-    stops = first_exclusions(effect, alpha, _first_guess(effect, alpha))
-    needed = float(np.quantile(stops, power, method="higher"))
-    return int(needed) if math.isfinite(needed) and needed <= MOST_PAIRS else None
+    most = _first_guess(effect, alpha)
+    while True:
+        needed = float(np.quantile(first_exclusions(effect, alpha, most), power, method="higher"))
+        if math.isfinite(needed):
+            return int(needed)
+        if most == MOST_PAIRS:
+            return None
+        most = min(2 * most, MOST_PAIRS)
 
 
 def _first_guess(effect: float, alpha: float) -> int:
-    """Pairs by which the power is beyond 80%: where the effect is 2 standard errors more than half the width."""
+    """Pairs by which the power is likely beyond 80%: where the effect is 2 standard errors more than half the width.
+
+    Not surely: of few pairs, the spread varies too.
+    """
     counts = np.arange(LEAST_PAIRS, MOST_PAIRS + 1)
     enough = half_width(1.0, counts, alpha) + 2 / np.sqrt(counts) < effect
     return int(counts[enough][0]) if enough.any() else MOST_PAIRS

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -15,10 +16,13 @@ import torch
 
 import riesz_lab
 from riesz_lab import cli
+from riesz_lab.comparison.fresh import move_aside, settle
 from riesz_lab.comparison.function import inspect_function
 from riesz_lab.errors import LabError
 from riesz_lab.store import Store
+from riesz_lab.store.trial import Trial
 from riesz_lab.utils.importing import load_object
+from stored import store_trial
 
 
 def train(attach, seed, width=8):
@@ -341,6 +345,19 @@ def test_a_change_in_an_imported_module_and_fresh_train_anew(tmp_path, monkeypat
     assert "2 stored trials used again (20" in capsys.readouterr().out
 
 
+def test_deleted_weights_of_stored_trials_are_not_missed(tmp_path):
+    def train(attach, seed):
+        model = torch.nn.Conv2d(1, 8, 3)
+        attach(torch.optim.SGD(model.parameters(), lr=0.01), model)
+        return float(model.weight.sum().detach())
+
+    asked = {"seeds": 3, "metrics": ["sobolev-tilde"], "runs": tmp_path}
+    first = riesz_lab.compare(train, **asked)
+    for file in tmp_path.rglob("weights.safetensors"):
+        file.unlink()
+    assert riesz_lab.compare(train, **asked).rows["plain"].scores == first.rows["plain"].scores
+
+
 def test_what_is_trained_anew_is_kept_until_it_is_complete(tmp_path):
     calls = tmp_path / "calls"  # not a list: what a closure holds is part of its identity
     calls.write_text("")
@@ -367,3 +384,18 @@ def test_what_is_trained_anew_is_kept_until_it_is_complete(tmp_path):
         riesz_lab.compare(train, fresh=True, **asked)  # two are trained anew, the third fails
     assert calls.stat().st_size == 7
     assert stored() == first
+
+
+def test_a_trial_that_another_process_trains_anew_is_left_to_it(tmp_path):
+    config = riesz_lab.recipe("demo")
+    trial, runs = Trial(tmp_path, config), tmp_path
+    store_trial(runs, config, score=0.5)
+    move_aside(trial, runs)
+    with trial.open():  # by the other process
+        trial.write_history([{"epoch": 1}])
+        settle(trial, runs)
+        assert json.loads(trial.history_file.read_text()) == {"epoch": 1}
+        assert not trial.result_file.exists()
+    settle(trial, runs)
+    assert trial.result().last["test_accuracy"] == 0.5
+    assert Store(runs).trials[0].score() == 0.5

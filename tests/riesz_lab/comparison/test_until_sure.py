@@ -167,6 +167,18 @@ def test_a_plan_after_a_pilot_of_three(tmp_path):
     assert "3 pairs estimate the spread: the true one may be 0.5 to 6.3 times as large (95%)" in answer.text
 
 
+def test_a_plan_does_not_take_a_spread_that_is_unknown_for_none(tmp_path):
+    def train(attach, seed):
+        model = torch.nn.Conv2d(1, 8, 3)
+        attach(torch.optim.SGD(model.parameters(), lr=0.01), model)
+        return 1e200 if seed else float(model.weight.sum().detach())  # beyond what a store reads as a number
+
+    answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], plan=True, margin=0.1, runs=tmp_path)
+    assert answer.plan.arms == {"SobolevTilde": None}
+    assert "SobolevTilde: unknown, since trials diverged and fewer than two pairs have a difference" in answer.text
+    assert answer.next_steps == []
+
+
 def test_a_plan_takes_all_pairs_that_are_stored(tmp_path):
     options = {"metrics": ["sobolev-tilde"], "runs": tmp_path}
     train = make({})

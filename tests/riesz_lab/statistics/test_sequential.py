@@ -217,6 +217,13 @@ def test_pairs_needed_falls_with_the_effect():
     assert pairs_needed(0.001) is None
 
 
+@pytest.mark.parametrize("arms", [1, 2, 4, 6])
+def test_a_large_effect_never_needs_many_pairs(arms):
+    """Also where few pairs are enough on average, and not with 80% power."""
+    for effect in np.arange(5.0, 20.0, 0.5):
+        assert 3 <= pairs_needed(float(effect), 0.05 / arms) <= 8, effect
+
+
 @pytest.mark.parametrize(("pattern", "margin"), [([1.2, -0.8], 1.0), ([1.6, -0.4], 0.1), ([1.0, -1.0], 0.8)])
 def test_pairs_to_decide_are_those_in_which_continued_sequences_are_decided(pattern, margin):
     """Against sequences that are judged one by one; the limits are four standard errors of 400 sequences."""

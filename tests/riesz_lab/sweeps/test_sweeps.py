@@ -353,6 +353,20 @@ def test_costs_of_short_trials_add_up(riesz):
     ]  # fmt: skip
 
 
+def test_a_dry_run_of_a_tuned_sweep_counts_the_final_trials_once_their_rates_are_known(riesz, tmp_path):
+    command = ("sweep", "variance-mini", "--tune-lr", "--dry-run", "--runs", str(tmp_path))
+    assert "The rates are chosen after that; at those of the recipe, until then:" in riesz(*command)[1]
+    found = sweep("variance-mini")
+    for config in tuning.search(found, tuning.Tuning()).all_configs():
+        write(tmp_path, config, 0.9 - abs(config.lr - 2 * found.arms[0].config.lr))
+    for config in found.configs(found.arms[0]):
+        write(tmp_path, config, 0.9)  # at the recipe's rate, which is not the one that is chosen
+    out = riesz(*command)[1]
+    assert "The rates are chosen after that" not in out
+    assert re.search(r"variance-mini tuned [0-9a-f]{6}: ", out)
+    assert "60 trials, 0 complete, 0 failed, 60 to run" in out
+
+
 def test_a_dry_run_prints_the_settings_that_are_run():
     config = sweep("controls-mini").arms[0].config
     assert "epochs=77" in _setting(replace(config, epochs=77))
