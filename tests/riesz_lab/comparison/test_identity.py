@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import json
 import re
 import subprocess
 import sys
@@ -16,13 +15,10 @@ import torch
 
 import riesz_lab
 from riesz_lab import cli
-from riesz_lab.comparison.fresh import move_aside, settle
 from riesz_lab.comparison.function import inspect_function
 from riesz_lab.errors import LabError
 from riesz_lab.store import Store
-from riesz_lab.store.trial import Trial
 from riesz_lab.utils.importing import load_object
-from stored import store_trial
 
 
 def train(attach, seed, width=8):
@@ -384,18 +380,3 @@ def test_what_is_trained_anew_is_kept_until_it_is_complete(tmp_path):
         riesz_lab.compare(train, fresh=True, **asked)  # two are trained anew, the third fails
     assert calls.stat().st_size == 7
     assert stored() == first
-
-
-def test_a_trial_that_another_process_trains_anew_is_left_to_it(tmp_path):
-    config = riesz_lab.recipe("demo")
-    trial, runs = Trial(tmp_path, config), tmp_path
-    store_trial(runs, config, score=0.5)
-    move_aside(trial, runs)
-    with trial.open():  # by the other process
-        trial.write_history([{"epoch": 1}])
-        settle(trial, runs)
-        assert json.loads(trial.history_file.read_text()) == {"epoch": 1}
-        assert not trial.result_file.exists()
-    settle(trial, runs)
-    assert trial.result().last["test_accuracy"] == 0.5
-    assert Store(runs).trials[0].score() == 0.5
