@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from evidence import controls, regularity, sweeps
 from evidence.claims import CLAIMS, REGULARITY, Claim
 from evidence.data import EvidenceData
-from evidence.tables import MISSING, SEARCH, at_one_rate, is_decided
+from evidence.tables import MISSING, at_one_rate, is_decided, tunes
 from riesz_lab.sweeps import SweepResult
 
 
@@ -31,7 +31,7 @@ def _count(table: SweepResult, beside: SweepResult | None = None) -> tuple[int, 
 def _claim(claim: Claim, data: EvidenceData) -> str:
     table = data.tables[claim.sweep().name]
     done, wanted = _count(table)
-    tuning = " that tune" if table.sweep is SEARCH else ""
+    tuning = " that tune" if tunes(table.sweep) else ""
     if is_decided(table):
         verdict = _lines(claim.conclude(data.tables))
     else:

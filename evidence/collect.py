@@ -29,7 +29,8 @@ def collect(runs: Path, target: Path = TRIALS) -> list[Path]:
 
     Trials that it does not plan, such as those at a rate that a wider grid has not confirmed, are left where they are.
     """
-    ids, _ = planned(EvidenceData(Store(runs, target)).tables)
+    data = EvidenceData(Store(runs, target))
+    ids, _ = planned(data.store, data.tables)
     there = {trial.config.id: trial for trial in Store(target).trials}
     added = []
     for trial in Store(runs).trials:

@@ -10,13 +10,13 @@ from evidence import figures, sweeps
 from evidence.claims import CLAIMS
 from evidence.data import EvidenceData
 from evidence.rows import train_accuracy
-from evidence.tables import MISSING, SEARCH, is_decided, tuned_rates
+from evidence.tables import MISSING, is_decided, search, tuned_rates, tunes
 from evidence.wording import interval, points
 from riesz_lab.errors import ConfigError
 from riesz_lab.report.comparison_view import tuning_notes
 from riesz_lab.report.figure import Figure
 from riesz_lab.store import Store
-from riesz_lab.sweeps import ArmResult, SweepResult
+from riesz_lab.sweeps import ArmResult, Sweep, SweepResult
 from riesz_lab.sweeps.tuning import Choice
 
 
@@ -37,13 +37,13 @@ def results_sections(data: EvidenceData, drawn: Mapping[str, Figure]) -> Iterato
 
 
 def _section(name: str, table: SweepResult, drawn: Mapping[str, Figure]) -> list[str]:
-    tunes = table.sweep is SEARCH
-    about = "the rates that are tried, each scored on held-out training images" if tunes else table.sweep.about
+    tuning = tunes(table.sweep)
+    about = "the rates that are tried, each scored on held-out training images" if tuning else table.sweep.about
     lines = [f"### {name.removeprefix('evidence-')}", "", f"{about[0].upper()}{about[1:]}.", ""]
     if not any(row.scores for row in table.rows.values()):
         return [*lines, "No trial is complete yet.", ""]
     lines += figures.as_markdown(figures.PICTURES.get(name, ""), drawn)
-    scored = "held-out" if tunes else "test"
+    scored = "held-out" if tuning else "test"
     lines += [f"| arm | trials | train, % | {scored}, %, ± sd | difference | 95% interval |", "| --- " * 6 + "|"]
     lines += [_row(row) for row in table.rows.values()]
     lines.append("")
@@ -70,16 +70,16 @@ def _rates(store: Store) -> list[str]:
     for label, choice in rates.items():
         cells = ("diverged" if (score := choice.scores[rate]) is None else f"{100 * score:.2f}" for rate in tried)
         lines.append(f"| {label} | {' | '.join(cells)} | {choice.rate:g} |")
-    return [*lines, "", *(f"- {note}" for note in [*tuning_notes(rates), _precision(rates)]), ""]
+    return [*lines, "", *(f"- {note}" for note in [*tuning_notes(rates), _precision(rates, search(store))]), ""]
 
 
-def _precision(rates: Mapping[str, Choice]) -> str:
+def _precision(rates: Mapping[str, Choice], tried: Sweep) -> str:
     """How well the held-out images tell rates apart."""
-    images = SEARCH.arms[0].config.hold_out
+    images = tried.arms[0].config.hold_out
     best = max(score for choice in rates.values() for score in choice.scores.values() if score is not None)
     error = 100 * math.sqrt(best * (1 - best) / images)
     return (
-        f"All are scored on the same {images:,} images, {SEARCH.trials} trials each. The standard error of one accuracy"
+        f"All are scored on the same {images:,} images, {tried.trials} trials each. The standard error of one accuracy"
         f" on so many is {error:.1f} points: rates that score alike are not told apart, and which of them is best is no"
         " finding. Intervals and verdicts at the chosen rates do not include the chance in that choice."
     )

@@ -46,7 +46,7 @@ def _against_sgd(setting: str, tables: list[SweepResult], why_not: str) -> str:
 
 
 def _amount(data: EvidenceData) -> str:
-    ids, unknown = planned(data.tables)
+    ids, unknown = planned(data.store, data.tables)
     complete = [trial for trial in data.store.trials if trial.result is not None and trial.config.id in ids]
     scores = [trial.score() if trial.status == "finished" else None for trial in complete]
     failed = sum(score is None or score <= CHANCE for score in scores)

@@ -16,9 +16,6 @@ LAMBDAS = (1.0, 5.0, 20.0)
 MATCHED_RATES = {1.0: 0.02, 5.0: 0.06, 20.0: 0.2}
 """Rates of plain SGD whose step along the mean is as long as that of ReweightedL2(lam) at 0.01; 0.2 is that of 19."""
 
-LR_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""The grid of `tuned_fashion`, widened here, and by --lr-factors of the command, when a best rate lies at its edge."""
-
 
 def _reweighted(base: Config, lam: float, baseline: str) -> Arm:
     return Arm(f"ReweightedL2 lam = {lam:g}", replace(base, metric=f"reweighted-l2(lam={lam})"), baseline)

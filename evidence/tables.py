@@ -10,12 +10,8 @@ from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Sweep, SweepResult, results, tuning
 
-TUNING = tuning.Tuning(factors=sweeps.LR_FACTORS)
-SEARCH = tuning.search(sweeps.tuned_fashion(), TUNING)
-"""The trials that tune."""
-
-FURTHEST = 64.0
-"""The grid is widened up to this factor."""
+TUNING = tuning.Tuning()
+"""The grid that tuning starts with, a factor of 4 to either side; four extensions end at 64, as the protocol says."""
 
 MISSING = "trials are missing"
 
@@ -26,7 +22,7 @@ def tables(store: Store) -> dict[str, SweepResult]:
     for claim in CLAIMS:
         asked = run = claim.sweep()
         if claim.sweep is sweeps.tuned_fashion:
-            run = SEARCH if why_not_tuned(store) else tuning.tuned(asked, tuned_rates(store))
+            run = search(store) if why_not_tuned(store) else tuning.tuned(asked, tuned_rates(store))
         by_name[asked.name] = results(run, store)
     return by_name
 
@@ -41,6 +37,17 @@ def at_one_rate(by_name: Mapping[str, SweepResult]) -> list[SweepResult]:
     return select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
 
 
+def search(store: Store) -> Sweep:
+    """The trials that tune, at every rate that the stored ones ask for."""
+    asked = sweeps.tuned_fashion()
+    return tuning.search(asked, tuning.extended(asked, TUNING, store))
+
+
+def tunes(sweep: Sweep) -> bool:
+    """Whether its trials choose rates, and compare nothing."""
+    return sweep.arms[0].config.hold_out > 0
+
+
 def tuned_rates(store: Store) -> dict[str, tuning.Choice]:
     """The rate of each arm of the tuned sweep; ConfigError while trials are missing."""
     return tuning.choices(sweeps.tuned_fashion(), TUNING, store)
@@ -48,24 +55,20 @@ def tuned_rates(store: Store) -> dict[str, tuning.Choice]:
 
 def why_not_tuned(store: Store) -> str:
     """Why the tuned sweep has no rates yet; empty if it has."""
-    if not results(SEARCH, store).complete:
+    if not results(search(store), store).complete:
         return MISSING
     try:
-        rates = tuned_rates(store)
+        tuned_rates(store)
     except ConfigError as error:  # an arm diverged at every rate
         return str(error)
-    own = sweeps.tuned_fashion().arms[0].config.lr
-    beyond = [
-        label for label, choice in rates.items() if choice.at_the_edge and 1 / FURTHEST < choice.rate / own < FURTHEST
-    ]
-    return f"the best rate lies at the edge of the grid, which is to be widened: {', '.join(beyond)}" if beyond else ""
+    return ""
 
 
-def planned(by_name: Mapping[str, SweepResult]) -> tuple[set[str], int]:
+def planned(store: Store, by_name: Mapping[str, SweepResult]) -> tuple[set[str], int]:
     """The ids of all trials of the protocol, and how many have none yet: those at rates that are not chosen."""
     run = [table.sweep for table in by_name.values()]
-    unknown = 0 if SEARCH not in run else len(sweeps.tuned_fashion().all_configs())
-    return {config.id for sweep in (*run, SEARCH) for config in sweep.all_configs()}, unknown
+    unknown = len(sweeps.tuned_fashion().all_configs()) if any(map(tunes, run)) else 0
+    return {config.id for sweep in (*run, search(store)) for config in sweep.all_configs()}, unknown
 
 
 def is_decided(table: SweepResult) -> bool:

@@ -11,9 +11,10 @@ from evidence import controls, figures, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
 from evidence.data import read
-from evidence.tables import SEARCH, TUNING
+from evidence.tables import TUNING
 
 from riesz_lab.errors import ConfigError
+from riesz_lab.sweeps import tuning
 from stored import store_trial
 
 
@@ -108,9 +109,8 @@ def test_a_control_in_which_trials_diverged_attributes_nothing(tmp_path):
 
 
 RATES = [0.01 * factor for factor in TUNING.factors]
-TRIED = len(SEARCH.all_configs())
-PLANNED = 199 + TRIED
-"""Trials of the protocol, whatever grid of rates it needs; without controls."""
+SEARCH = tuning.search(sweeps.tuned_fashion(), TUNING)
+"""The trials that tune, before the grid is extended."""
 
 
 def store_tuning(runs, best):
@@ -157,9 +157,10 @@ def test_the_very_trials_of_another_claim_are_no_second_finding(tmp_path, sgds_r
 
 def test_a_rate_at_the_edge_of_the_grid_decides_nothing(tmp_path):
     store_tuning(tmp_path, max(RATES))
-    row = next(line for line in page.text(tmp_path).splitlines() if "Not in the paper, which tunes no rate" in line)
-    edge = "not decided: the best rate lies at the edge of the grid, which is to be widened: SGD, "
-    assert f"{TRIED} of {TRIED} that tune | {edge}" in row
+    text = page.text(tmp_path)
+    row = next(line for line in text.splitlines() if "Not in the paper, which tunes no rate" in line)
+    assert "30 of 36 that tune | not decided: trials are missing" in row  # three arms, two seeds, one more rate
+    assert "| SGD lr 0.08 | 0/2 |" in text
 
 
 def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):
@@ -174,7 +175,7 @@ def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):
 def test_trials_that_tune_are_planned_and_shown(tmp_path):
     store_tuning(tmp_path, 0.02)
     lines = page.text(tmp_path).splitlines()
-    assert lines[5].startswith(f"- {TRIED} of {PLANNED} planned trials are complete")
+    assert lines[5].startswith("- 30 of 229 planned trials are complete")
     means = " | ".join(f"{80.01 - 100 * abs(rate - 0.02):.2f}" for rate in RATES)  # of two seeds, by rate
     assert f"| SGD | {means} | 0.02 |" in lines
     precision = (
@@ -182,7 +183,7 @@ def test_trials_that_tune_are_planned_and_shown(tmp_path):
     )
     assert any(line.startswith(f"{precision} 1.3 points: ") for line in lines)  # of 80.01%
     store(tmp_path, read(tmp_path).tables["evidence-tuned-fashion"].sweep, {})
-    assert page.text(tmp_path).splitlines()[5].startswith(f"- {TRIED + 15} of {PLANNED} planned trials")
+    assert page.text(tmp_path).splitlines()[5].startswith("- 45 of 229 planned trials")
 
 
 BEST = "b8 lr 0.03 SGD"
@@ -286,7 +287,7 @@ def test_trials_that_diverged_are_counted_and_conclude_nothing(tmp_path):
     for config in sweep.configs(sweep["b8 lr 0.1 SGD"]):
         diverge(store_trial(tmp_path, config))
     page_text = page.text(tmp_path)
-    complete = f"90 of {PLANNED} planned trials are complete, after 0.0 hours of training"
+    complete = "90 of 229 planned trials are complete, after 0.0 hours of training"
     assert f"{complete}; 5 of them diverged or collapsed." in page_text
     no_claim = "no claim (no pair of scores; failed: 0 of 5, of the baseline's 5; the paper: +1.45); Rew"
     assert f": SobolevTilde {no_claim}" in page_text

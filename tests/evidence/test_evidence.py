@@ -14,7 +14,7 @@ from evidence import figures, page, regularity, reproduce, sweeps
 from evidence.claims import CLAIMS
 from evidence.collect import collect
 from evidence.data import read
-from evidence.tables import SEARCH
+from evidence.tables import search
 from safetensors.torch import save_file
 
 from riesz_lab.errors import LabError
@@ -59,7 +59,7 @@ def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
     assert len(before) >= len(one_of_each)
     assert not [(old, new) for old, new in zip(before, after, strict=True) if old == new]
     # So a score that counts for nothing would be one of an arm that the page does not have.
-    sweeps_shown = [SEARCH, *(table.sweep for table in read(trials).tables.values())]
+    sweeps_shown = [search(Store(trials)), *(table.sweep for table in read(trials).tables.values())]
     assert one_of_each.keys() <= {arm.config.group for sweep in sweeps_shown for arm in sweep.arms}
 
 

@@ -37,7 +37,8 @@ class Options:
 
     # First choose each arm's learning rate on held-out training images: one grid, equally often for every arm.
     tune_lr: bool = False
-    lr_factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)  # The grid, as multiples of the recipe's rate.
+    # The grid, as multiples of the recipe's rate; extended for all arms on a side where a best rate lies at its edge.
+    lr_factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
     tune_trials: int = 2  # Seeds per arm and rate of the grid; other seeds than the final trials have.
     hold_out: int | None = None  # Training images to tune on; a tenth of them if not given.
 

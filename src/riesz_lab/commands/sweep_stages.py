@@ -27,17 +27,18 @@ def run_stages(chosen: Sweep, options: "Options") -> int:
     tune = None
     if options.tune_lr:
         tune = tuning.Tuning(factors=options.lr_factors, trials=options.tune_trials, hold_out=options.hold_out)
-    search = tuning.search(chosen, tune) if tune else None
     if options.dry_run:
-        if search and tune:
+        if tune:
+            store = Store(options.runs)
+            search = tuning.search(chosen, tuning.extended(chosen, tune, store))
             print_dry_run(search, options.runs, retry_failed=options.retry_failed)
             try:
-                chosen = tuning.tuned(chosen, tuning.choices(chosen, tune, Store(options.runs)))
+                chosen = tuning.tuned(chosen, tuning.choices(chosen, tune, store))
             except ConfigError:
                 print("\nThe rates are chosen after that; at those of the recipe, until then:")
         print_dry_run(chosen, options.runs, retry_failed=options.retry_failed)
         return 0
-    if search and not options.table and train_sweep(search, options):
+    if tune and not options.table and _tune(chosen, tune, options):
         return 1
     rates = tuning.choices(chosen, tune, open_store(options.runs)) if tune else None
     final = tuning.tuned(chosen, rates) if rates else chosen
@@ -48,6 +49,16 @@ def run_stages(chosen: Sweep, options: "Options") -> int:
         export.write(records(comparisons, rates), options.output)
         print(f"Written: {options.output}")
     return int(failed > 0)
+
+
+def _tune(chosen: Sweep, tune: tuning.Tuning, options: "Options") -> int:
+    """Train the trials that tune, also those by which the grid is extended; returns how many failed."""
+    grid = None
+    while (wider := tuning.extended(chosen, tune, Store(options.runs))) != grid:
+        grid = wider
+        if failed := train_sweep(tuning.search(chosen, grid), options):
+            return failed
+    return 0
 
 
 def train_sweep(stage: Sweep, options: "Options", again: str = "--retry-failed") -> int:

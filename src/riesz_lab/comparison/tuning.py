@@ -19,11 +19,8 @@ from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Result
 from riesz_lab.sweeps import Arm
-from riesz_lab.sweeps.tuning import FIRST_SEED, Tuning, rounded
+from riesz_lab.sweeps.tuning import EXTENSIONS, FIRST_SEED, Tuning, beyond, rounded
 from riesz_lab.utils import randomness
-
-EXTENSIONS = 4
-"""The most values that a grid grows by on one side."""
 
 Point = tuple[Any, ...]
 Grid = dict[str, list[Any]]
@@ -186,9 +183,7 @@ def _extend(grid: Grid, best: dict[str, Values], added: dict[tuple[str, int], in
         end, next_ = (each[0], each[1]) if side == 0 else (each[-1], each[-2])
         if added[name, side] >= EXTENSIONS or min(end, next_) <= 0:
             continue
-        value = type(end)(end * end / next_) if isinstance(end, float) else round(end * end / next_)
-        if isinstance(value, float):
-            value = float(f"{value:.6g}")
+        value = round(end * end / next_) if isinstance(end, int) else beyond(end, next_)
         if value in each or value <= 0:
             continue
         each.insert(0 if side == 0 else len(each), value)

@@ -17,7 +17,7 @@ from riesz_lab.statistics import Comparison, components, format_p
 from riesz_lab.statistics.verdict import without_noise
 from riesz_lab.store.export import csv_text, defuse
 from riesz_lab.sweeps import ArmResult, SweepResult
-from riesz_lab.sweeps.tuning import Choice
+from riesz_lab.sweeps.tuning import EXTENSIONS, Choice
 from riesz_lab.utils.tables import table as plain_table
 
 HEAD = (
@@ -73,8 +73,11 @@ def tuning_notes(rates: Rates | None) -> list[str]:
             " tune before you conclude (--tune-lr)."
         ]
     notes = ["Each arm has its own rate: the best of one grid, tried equally often, on held-out training images."]
-    if edge := [label for label, choice in rates.items() if choice.at_the_edge]:
-        notes.append(f"At the edge of the grid, so a better rate may lie beyond it: {', '.join(edge)}.")
+    if edge := [label for label, choice in rates.items() if choice.edge]:
+        notes.append(
+            f"At the edge of the grid, which was extended {EXTENSIONS} times, so a better rate may lie beyond it:"
+            f" {', '.join(edge)}."
+        )
     return notes
 
 

@@ -2,29 +2,35 @@
 
 Re-weighting raises the effective step along the mean, so a rate that was tuned for the baseline is not the method's.
 Rates are chosen on images held out of the training data, with seeds that the final trials do not use, and
-never on the test set. The choice is a pure function of stored trials.
+never on the test set. A best rate at the edge of the grid extends the grid on that side, for all arms alike. Grid and
+choice are pure functions of stored trials.
 """
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
 from riesz_lab.sweeps.costs import images
 from riesz_lab.sweeps.definition import Arm, Sweep
-from riesz_lab.sweeps.results import results
+from riesz_lab.sweeps.results import SweepResult, results
 from riesz_lab.utils.amounts import count
 
 FIRST_SEED = 1000
+
+EXTENSIONS = 4
+"""The most values that a grid grows by on one side."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """How rates are tuned."""
 
-    factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)  # the grid, as multiples of each recipe's own rate
+    factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)  # the grid to start with, as multiples of a recipe's rate
     trials: int = 2  # per arm and rate
     hold_out: int | None = None  # images to tune on; a tenth of the training images if not given
 
@@ -43,9 +49,11 @@ class Choice:
     rate: float
 
     @property
-    def at_the_edge(self) -> bool:
-        """Whether the best rate is the smallest or largest one tried, so that a better one may lie beyond."""
-        return self.rate in (min(self.scores), max(self.scores))
+    def edge(self) -> Literal["low", "high"] | None:
+        """The edge of the grid that the best rate lies at, so that a better one may lie beyond."""
+        if self.rate == min(self.scores):
+            return "low"
+        return "high" if self.rate == max(self.scores) else None
 
 
 def search(sweep: Sweep, tuning: Tuning) -> Sweep:
@@ -60,27 +68,52 @@ def search(sweep: Sweep, tuning: Tuning) -> Sweep:
     )
 
 
+def extended(sweep: Sweep, tuning: Tuning, store: Store) -> Tuning:
+    """The grid with as many factors beyond its edges as the arms whose trials are complete ask for."""
+    left = {"low": EXTENSIONS, "high": EXTENSIONS}
+    while True:
+        table = results(search(sweep, tuning), store)
+        edges = set()
+        for arm in sweep.arms:
+            with suppress(ConfigError):  # trials are missing, or diverged at every rate
+                edges.add(_choose(arm, tuning, table).edge)
+        edges = {edge for edge in edges if edge and left[edge]}
+        if not edges:
+            return tuning
+        factors = sorted(tuning.factors)
+        low = [beyond(factors[0], factors[1])] if "low" in edges else []
+        high = [beyond(factors[-1], factors[-2])] if "high" in edges else []
+        tuning = replace(tuning, factors=(*low, *factors, *high))
+        left = {edge: number - (edge in edges) for edge, number in left.items()}
+
+
+def beyond(end: float, next_: float) -> float:
+    """What follows the end of a grid whose values have a constant ratio."""
+    return float(f"{end * end / next_:.6g}")
+
+
 def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
-    """The best rate of every arm, once all its tuning trials are complete. Of equals, the smaller."""
+    """The best rate of every arm, once all tuning trials of the extended grid are complete. Of equals, the smaller."""
+    tuning = extended(sweep, tuning, store)
     table = results(search(sweep, tuning), store)
-    # From the stored trials: a task of the user's own says it for each trial.
-    rows, sign = table.rows, 1 if table.higher_is_better else -1
-    chosen = {}
-    for arm in sweep.arms:
-        scores: dict[float, float | None] = {}
-        for rate in _rates(arm, tuning):
-            row = rows[f"{arm.label} lr {rate:g}"]
-            if len(row.scores) < row.wanted:
-                missing = row.wanted - len(row.scores)
-                left = count(missing, "trial")
-                raise ConfigError(f"arm {arm.label!r} is not tuned yet: {left} at rate {rate:g} to be completed")
-            # One divergent trial disqualifies a rate.
-            scores[rate] = sum(row.finite) / row.wanted if len(row.finite) == row.wanted else None
-        ranked = sorted((-sign * rounded(score), rate) for rate, score in scores.items() if score is not None)
-        if not ranked:
-            raise ConfigError(f"arm {arm.label!r} diverged at every rate of the grid: {sorted(scores)}")
-        chosen[arm.label] = Choice(scores, ranked[0][1])
-    return chosen
+    return {arm.label: _choose(arm, tuning, table) for arm in sweep.arms}
+
+
+def _choose(arm: Arm, tuning: Tuning, table: SweepResult) -> Choice:
+    # The direction is that of the stored trials: a task of the user's own says it for each trial.
+    sign = 1 if table.higher_is_better else -1
+    scores: dict[float, float | None] = {}
+    for rate in _rates(arm, tuning):
+        row = table.rows[f"{arm.label} lr {rate:g}"]
+        if len(row.scores) < row.wanted:
+            left = count(row.wanted - len(row.scores), "trial")
+            raise ConfigError(f"arm {arm.label!r} is not tuned yet: {left} at rate {rate:g} to be completed")
+        # One divergent trial disqualifies a rate.
+        scores[rate] = sum(row.finite) / row.wanted if len(row.finite) == row.wanted else None
+    ranked = sorted((-sign * rounded(score), rate) for rate, score in scores.items() if score is not None)
+    if not ranked:
+        raise ConfigError(f"arm {arm.label!r} diverged at every rate of the grid: {sorted(scores)}")
+    return Choice(scores, ranked[0][1])
 
 
 def rounded(mean: float) -> float:

@@ -225,12 +225,15 @@ def test_a_crossed_sweep_tells_the_sources_of_the_spread(tmp_path):
 
 
 def tuned_store(runs, best):
-    """Every arm's score is highest at its own rate."""
+    """Every arm's score is highest at the rate that is nearest to its own best; as many trials as the grid asks for."""
     found, how = two_arms(), tuning.Tuning(factors=(0.5, 1.0, 2.0), trials=2, hold_out=20)
-    for arm in tuning.search(found, how).arms:
-        for config in tuning.search(found, how).configs(arm):
-            target = best[config.metric]
-            write(runs, config, 0.9 - abs(config.lr - target))
+    grid, written = None, set()
+    while (wider := tuning.extended(found, how, Store(runs))) != grid:
+        grid = wider
+        for config in tuning.search(found, grid).all_configs():
+            if config.id not in written:
+                write(runs, config, 0.9 - abs(config.lr - best[config.metric]))
+                written.add(config.id)
     return found, how
 
 
@@ -254,30 +257,61 @@ def test_each_arm_gets_its_own_best_rate(tmp_path):
     found, how = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": 0.025})
     chosen = tuning.choices(found, how, Store(tmp_path))
     assert (chosen["SGD"].rate, chosen["ours"].rate) == (0.05, 0.025)
-    assert (chosen["SGD"].at_the_edge, chosen["ours"].at_the_edge) == (False, True)
     final = tuning.tuned(found, chosen)
     assert [arm.config.lr for arm in final.arms] == [0.05, 0.025]
     assert all(arm.config.hold_out == 0 for arm in final.arms)
     shown = format_comparisons(results(final, Store(tmp_path)), chosen, tuning_notes(chosen))
     assert shown.splitlines()[0].endswith("  lr")
-    assert "a better rate may lie beyond it: ours" in shown
+    assert "may lie beyond" not in shown
+
+
+def test_a_best_rate_at_the_edge_extends_the_grid_for_all_arms(tmp_path):
+    found, how = tuned_store(tmp_path, {"identity": 0.2, "sobolev-tilde(lam=1.0)": 0.0125})
+    factors = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    assert tuning.extended(found, how, Store(tmp_path)).factors == factors
+    chosen = tuning.choices(found, how, Store(tmp_path))
+    assert (chosen["SGD"].rate, chosen["ours"].rate) == (0.2, 0.0125)
+    for choice in chosen.values():
+        assert list(choice.scores) == [0.05 * factor for factor in factors]
+        assert choice.edge is None
+
+
+@pytest.mark.parametrize(("best", "edge"), [(0.0, "low"), (10.0, "high")])
+def test_a_grid_is_extended_by_a_few_values_at_most(tmp_path, best, edge):
+    found, how = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": best})
+    factors = tuning.extended(found, how, Store(tmp_path)).factors
+    assert factors == tuple(2.0**k for k in (range(-5, 2) if edge == "low" else range(-1, 6)))
+    chosen = tuning.choices(found, how, Store(tmp_path))
+    assert (chosen["SGD"].edge, chosen["ours"].edge) == (None, edge)
+    assert "extended 4 times, so a better rate may lie beyond it: ours." in " ".join(tuning_notes(chosen))
+
+
+def test_rates_are_not_chosen_before_the_extended_grid_is_complete(tmp_path):
+    found, how = two_arms(), tuning.Tuning(factors=(0.5, 1.0), trials=1, hold_out=20)
+    for config in tuning.search(found, how).all_configs():
+        write(tmp_path, config, config.lr)
+    with pytest.raises(ConfigError, match=r"arm 'SGD' is not tuned yet: 1 trial at rate 0\.1 "):
+        tuning.choices(found, how, Store(tmp_path))
+    for left in tmp_path.glob("*/sobolev-*/result.json"):
+        left.unlink()  # an arm that is complete asks for its rates without waiting for the others
+    assert tuning.extended(found, how, Store(tmp_path)).factors == (0.5, 1.0, 2.0)
 
 
 def test_a_rate_that_diverged_once_is_not_chosen(tmp_path):
-    found, how = two_arms(), tuning.Tuning(factors=(1.0, 2.0), trials=2, hold_out=20)
-    search = tuning.search(found, how)
-    for config in search.all_configs():
-        bad = config.lr > 0.05 and config.seed == tuning.FIRST_SEED
-        write(tmp_path, config, None if bad else 0.99 if config.lr > 0.05 else 0.5, "diverged" if bad else "finished")
+    found, how = two_arms(), tuning.Tuning(factors=(0.5, 1.0, 2.0), trials=2, hold_out=20)
+    for config in tuning.search(found, how).all_configs():
+        bad = config.lr == 0.1 and config.seed == tuning.FIRST_SEED
+        score = {0.025: 0.4, 0.05: 0.5, 0.1: 0.99}[config.lr]
+        write(tmp_path, config, None if bad else score, "diverged" if bad else "finished")
     assert tuning.choices(found, how, Store(tmp_path))["ours"].rate == 0.05
 
 
 def test_of_rates_with_equal_means_the_smaller_is_chosen_however_the_sums_round(tmp_path):
-    found, how = two_arms(), tuning.Tuning(factors=(1.0, 2.0), trials=2, hold_out=20)
+    found, how = two_arms(), tuning.Tuning(factors=(0.5, 1.0, 2.0, 4.0), trials=2, hold_out=20)
     assert (0.7 + 0.1) / 2 < 0.4  # equal, but for rounding
     for config in tuning.search(found, how).all_configs():
         smaller = {tuning.FIRST_SEED: 0.7, tuning.FIRST_SEED + 1: 0.1}[config.seed]
-        write(tmp_path, config, 0.4 if config.lr > 0.05 else smaller)
+        write(tmp_path, config, {0.05: smaller, 0.1: 0.4}.get(config.lr, 0.0))
     assert tuning.choices(found, how, Store(tmp_path))["ours"].rate == 0.05
 
 
@@ -376,9 +410,9 @@ def test_a_dry_run_prints_the_settings_that_are_run():
 def test_tuning_takes_the_direction_of_the_stored_trials(tmp_path):
     """A task of the user's own has no direction in its class."""
     chosen = replace(two_arms(), trials=1)
-    tune = tuning.Tuning(factors=(0.5, 1.0), trials=1, hold_out=10)
+    tune = tuning.Tuning(factors=(0.25, 0.5, 1.0), trials=1, hold_out=10)
     for arm in chosen.arms:
-        for rate, loss in ((0.5, 0.1), (1.0, 0.9)):
+        for rate, loss in ((0.25, 0.5), (0.5, 0.1), (1.0, 0.9)):
             for config in tuning.search(chosen, tune).all_configs():
                 if config.metric == arm.config.metric and config.lr == arm.config.lr * rate:
                     trial = write(tmp_path, config, loss)
