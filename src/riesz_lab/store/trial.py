@@ -67,17 +67,18 @@ class Trial(TrialFiles):
         append_row(self.sessions_file, row)
 
     def fail(self, reason: str, details: str = "") -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        if not self.config_file.exists():
-            self._write_config()
-        atomic.write_json(self.failure_file, {"reason": reason, "details": details})
+        with self._notes():
+            if not self.config_file.exists():
+                self._write_config()
+            atomic.write_json(self.failure_file, {"reason": reason, "details": details})
 
     def add_sweep(self, name: str, family: int) -> None:
         """Record a sweep that the trial is run for, and how many comparisons a claim of it is corrected for."""
-        sweeps = read_sweeps(self.sweeps_file)
-        if sweeps.get(name, -1) < family:
-            atomic.make_directory(self.path)
-            atomic.write_json(self.sweeps_file, sweeps | {name: family})
+        if read_sweeps(self.sweeps_file).get(name, -1) >= family:
+            return
+        with self._notes():
+            sweeps = read_sweeps(self.sweeps_file)  # again: another sweep may have added its own
+            atomic.write_json(self.sweeps_file, sweeps | {name: max(family, sweeps.get(name, -1))})
 
     def add_session(self, environment: dict[str, Any]) -> None:
         """Record where this session runs, if it differs from the last one."""
@@ -111,11 +112,23 @@ class Trial(TrialFiles):
                 self._tidy()
 
     def _tidy(self) -> None:
-        for folder in (self.path, self.checkpoints, self.pictures):
-            for left in folder.glob(".*.tmp"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        with self._notes():  # what another process is writing is not left over
+            for folder in (self.path, self.checkpoints, self.pictures):
+                for left in folder.glob(".*.tmp"):
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.result_file.exists():
             atomic.remove_directory(self.checkpoints)
+
+    @contextmanager
+    def _notes(self) -> Iterator[None]:
+        """For what processes write that do not train the trial, such as those of a second sweep that shares it."""
+        atomic.make_directory(self.path)
+        try:
+            held = FileLock(self.notes_lock_file).acquire()
+        except OSError as error:
+            raise atomic.cannot_write(self.path, error) from error
+        with held:
+            yield
 
 
 @contextmanager
