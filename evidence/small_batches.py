@@ -123,7 +123,7 @@ def _more(table: SweepResult, small: ArmResult, large: ArmResult) -> Comparison:
 
 def conclude(table: SweepResult) -> list[str]:
     """A line for each metric, and one for all batch sizes and rates."""
-    return [*(f"{one.metric}: {_verdict(one, _against_paper(one))}" for one in read(table)), _all_cells(table)]
+    return [*(f"{one.metric}: {_verdict(one)}" for one in read(table)), _all_cells(table)]
 
 
 def explain(table: SweepResult) -> list[str]:
@@ -131,11 +131,11 @@ def explain(table: SweepResult) -> list[str]:
     return list(map(_line, read(table)))
 
 
-def _verdict(one: SmallBatches, size: str) -> str:
+def _verdict(one: SmallBatches) -> str:
     more = ""
     if one.more.interval is not None:
         more = f"; the difference minus that at batch {LARGE}: {points(one.more.difference)}, {interval(one.more)}"
-    return ", ".join([f"{one.outcome} ({size}{more})", *_rate_conclusion(one)])
+    return ", ".join([f"{one.outcome} ({_against_paper(one)}{more})", *_rate_conclusion(one)])
 
 
 def _line(one: SmallBatches) -> str:
@@ -184,11 +184,13 @@ def _all_cells(table: SweepResult) -> str:
 
 
 def in_short(table: SweepResult) -> str:
-    """The same in a sentence."""
+    """The same in a sentence; whether small batches gain more than large ones in words, with numbers in the table."""
     found = []
     for one in read(table):
-        size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}"
-        found.append(f"{one.metric} {_verdict(one, size)}")
+        more = {"better": "higher than", "worse": "lower than", "no difference": "within the margin of"}.get(one.order)
+        more = f"{more or 'open whether higher than'} that at batch {LARGE}"
+        size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}; {more}"
+        found.append(", ".join([f"{one.metric} {one.outcome} ({size})", *_rate_conclusion(one)]))
     where = f"difference to SGD at batch {SMALL}, rate {PAPER_RATE:g}, in points, with 95% intervals"
     claim = f"On CIFAR-10 with ResNet-20, the claim that batch {SMALL} gains most ({where})"
     return f"{claim}: {'; '.join(found)}; at all batch sizes and rates, {count_verdicts(metrics(table))}."
