@@ -32,6 +32,11 @@ def short(**changes):
     return small_config(**{**settings, **changes})
 
 
+def two_arms(**settings):
+    arms = (Arm("SGD", short()), Arm("ours", short(metric="sobolev-tilde"), "SGD"))
+    return Sweep(**{"name": "two", "about": "", "reproduces": "", "arms": arms, "trials": 5, **settings})
+
+
 def thirty():
     """Three arms, ten seeds: 30 trials of a few seconds."""
     return Sweep(
