@@ -240,7 +240,10 @@ def test_rates_are_tuned_first_and_the_table_says_so(tmp_path, riesz, monkeypatc
     assert status == 0, err
     assert "thirty tuning: 4 trials, 0 complete" in out
     assert re.search(r"thirty tuning: [68] trials, 4 complete", out)  # of two rates, the best lies at an edge
-    assert re.search(r"thirty tuned \w+: 2 trials", out)
+    tuning, final = re.split(r"thirty tuned \w+: 2 trials", out)
+    assert "held-out accuracy" in tuning
+    assert "test accuracy" not in tuning
+    assert "test accuracy" in final
     assert "Each arm has its own rate" in out
     stored = [trial.config for trial in Store(tmp_path / "runs").trials]
     rates = Counter(config.lr for config in stored if (config.hold_out, config.seed) == (20, 1000))

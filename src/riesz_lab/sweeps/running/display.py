@@ -52,6 +52,8 @@ class Lines(Watcher):
         assert trial is not None
         assert trial.result is not None
         score, value = trial.result.score, trial.result.value()
+        if config.hold_out:  # the test images were not touched
+            score = score.replace("test", "held-out", 1)
         shown = progress.format_scores({score: value}, score, trial.result.percent)
         scores = trial.status if value is None else shown
         return f"{name}: {scores}  ({progress.clock(seconds)}, {self.left()} left)"
