@@ -37,10 +37,14 @@ def at_one_rate(by_name: Mapping[str, SweepResult]) -> list[SweepResult]:
     return select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
 
 
+def grid(store: Store) -> tuning.Tuning:
+    """The rates to try: as many as the stored trials ask for."""
+    return tuning.extended(sweeps.tuned_fashion(), TUNING, store)
+
+
 def search(store: Store) -> Sweep:
-    """The trials that tune, at every rate that the stored ones ask for."""
-    asked = sweeps.tuned_fashion()
-    return tuning.search(asked, tuning.extended(asked, TUNING, store))
+    """The trials that tune."""
+    return tuning.search(sweeps.tuned_fashion(), grid(store))
 
 
 def tunes(sweep: Sweep) -> bool:
@@ -50,7 +54,7 @@ def tunes(sweep: Sweep) -> bool:
 
 def tuned_rates(store: Store) -> dict[str, tuning.Choice]:
     """The rate of each arm of the tuned sweep; ConfigError while trials are missing."""
-    return tuning.choices(sweeps.tuned_fashion(), TUNING, store)
+    return tuning.choices(sweeps.tuned_fashion(), grid(store), store)
 
 
 def why_not_tuned(store: Store) -> str:

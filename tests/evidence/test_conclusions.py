@@ -11,9 +11,10 @@ from evidence import controls, figures, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
 from evidence.data import read
-from evidence.tables import TUNING
+from evidence.tables import TUNING, grid
 
 from riesz_lab.errors import ConfigError
+from riesz_lab.store import Store
 from riesz_lab.sweeps import tuning
 from stored import store_trial
 
@@ -161,6 +162,20 @@ def test_a_rate_at_the_edge_of_the_grid_decides_nothing(tmp_path):
     row = next(line for line in text.splitlines() if "Not in the paper, which tunes no rate" in line)
     assert "30 of 36 that tune | not decided: trials are missing" in row  # three arms, two seeds, one more rate
     assert "| SGD lr 0.08 | 0/2 |" in text
+
+
+@pytest.mark.parametrize(("best", "furthest"), [(0.0, 1 / 64), (10.0, 64.0)])
+def test_the_grid_ends_where_the_protocol_says(tmp_path, best, furthest):
+    found = None
+    while (wider := grid(Store(tmp_path))) != found:
+        found = wider
+        for config in tuning.search(sweeps.tuned_fashion(), found).all_configs():
+            store_trial(tmp_path, config, score=0.8 - 0.01 * abs(config.lr - best))
+    assert furthest in (min(found.factors), max(found.factors))
+    assert len(found.factors) == 9
+    text = page.text(tmp_path)
+    assert "- At the edge of the grid, which was extended 4 times, so a better rate may lie beyond it: SGD, " in text
+    assert "| 0 of 15 | not decided: trials are missing |" in text  # at the rates that are chosen all the same
 
 
 def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):

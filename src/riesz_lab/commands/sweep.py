@@ -68,7 +68,7 @@ def run(arguments: list[str]) -> int:
     options = parse(Options, arguments[1:], prog=f"riesz sweep {name}", description=chosen.description)
     from riesz_lab.commands.sweep_stages import run_stages  # after the help: importing torch takes seconds
 
-    return run_stages(chosen.with_trials(options.trials).only(options.only), options)
+    return run_stages(chosen.with_trials(options.trials), options)
 
 
 def _list() -> str:

@@ -22,25 +22,30 @@ if TYPE_CHECKING:
     from riesz_lab.commands.sweep import Options
 
 
-def run_stages(chosen: Sweep, options: "Options") -> int:
+def run_stages(whole: Sweep, options: "Options") -> int:
     """Tune if asked, train, print the conclusions; returns the exit status."""
+    chosen = whole.only(options.only)
     tune = None
     if options.tune_lr:
         tune = tuning.Tuning(factors=options.lr_factors, trials=options.tune_trials, hold_out=options.hold_out)
     if options.dry_run:
         if tune:
             store = Store(options.runs)
-            search = tuning.search(chosen, tuning.extended(chosen, tune, store))
-            print_dry_run(search, options.runs, retry_failed=options.retry_failed)
+            grid = tuning.extended(whole, tune, store)
+            print_dry_run(tuning.search(chosen, grid), options.runs, retry_failed=options.retry_failed)
             try:
-                chosen = tuning.tuned(chosen, tuning.choices(chosen, tune, store))
+                chosen = tuning.tuned(chosen, tuning.choices(chosen, grid, store))
             except ConfigError:
+                print("More if a best rate lies at the edge of the grid, which is then extended.")
                 print("\nThe rates are chosen after that; at those of the recipe, until then:")
         print_dry_run(chosen, options.runs, retry_failed=options.retry_failed)
         return 0
-    if tune and not options.table and _tune(chosen, tune, options):
+    if tune and not options.table and _tune(whole, chosen, tune, options):
         return 1
-    rates = tuning.choices(chosen, tune, open_store(options.runs)) if tune else None
+    rates = None
+    if tune:
+        store = open_store(options.runs)
+        rates = tuning.choices(chosen, tuning.extended(whole, tune, store), store)
     final = tuning.tuned(chosen, rates) if rates else chosen
     failed = 0 if options.table else train_sweep(final, options)
     comparisons = results(final, open_store(options.runs), options.which)
@@ -51,10 +56,10 @@ def run_stages(chosen: Sweep, options: "Options") -> int:
     return int(failed > 0)
 
 
-def _tune(chosen: Sweep, tune: tuning.Tuning, options: "Options") -> int:
+def _tune(whole: Sweep, chosen: Sweep, tune: tuning.Tuning, options: "Options") -> int:
     """Train the trials that tune, also those by which the grid is extended; returns how many failed."""
     grid = None
-    while (wider := tuning.extended(chosen, tune, Store(options.runs))) != grid:
+    while (wider := tuning.extended(whole, tune, Store(options.runs))) != grid:
         grid = wider
         if failed := train_sweep(tuning.search(chosen, grid), options):
             return failed

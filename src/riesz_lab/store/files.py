@@ -14,7 +14,7 @@
         failure.json          why the last session failed, if it did; removed once another begins
         sessions.jsonl        when and where a sweep's workers stopped, failed or completed it
         lock                  locked while a process works here
-        notes.lock            locked while any process writes sweeps.json or failure.json
+        notes.lock            locked while a process writes sweeps.json or failure.json
 
 Everything but sweeps, timing, environment and sessions is the same, bit for bit, however often the trial was killed and
 continued.

@@ -73,17 +73,18 @@ def extended(sweep: Sweep, tuning: Tuning, store: Store) -> Tuning:
     left = {"low": EXTENSIONS, "high": EXTENSIONS}
     while True:
         table = results(search(sweep, tuning), store)
-        edges = set()
+        reached = set()
         for arm in sweep.arms:
             with suppress(ConfigError):  # trials are missing, or diverged at every rate
-                edges.add(_choose(arm, tuning, table).edge)
-        edges = {edge for edge in edges if edge and left[edge]}
+                reached.add(_choose(arm, tuning, table).edge)
+        edges = {edge for edge in reached if edge is not None and left[edge]}
         if not edges:
             return tuning
         factors = sorted(tuning.factors)
-        low = [beyond(factors[0], factors[1])] if "low" in edges else []
-        high = [beyond(factors[-1], factors[-2])] if "high" in edges else []
-        tuning = replace(tuning, factors=(*low, *factors, *high))
+        new = {"low": beyond(factors[0], factors[1]), "high": beyond(factors[-1], factors[-2])}
+        # Beyond extreme factors lies 0, or, rounded, the factor itself.
+        factors += [new[edge] for edge in edges if new[edge] > 0 and new[edge] not in factors]
+        tuning = replace(tuning, factors=tuple(sorted(factors)))
         left = {edge: number - (edge in edges) for edge, number in left.items()}
 
 
@@ -93,8 +94,10 @@ def beyond(end: float, next_: float) -> float:
 
 
 def choices(sweep: Sweep, tuning: Tuning, store: Store) -> dict[str, Choice]:
-    """The best rate of every arm, once all tuning trials of the extended grid are complete. Of equals, the smaller."""
-    tuning = extended(sweep, tuning, store)
+    """The best rate of every arm, once all its tuning trials are complete. Of equals, the smaller.
+
+    `tuning` is what `extended` returned for the whole sweep; the sweep itself may be a part of it.
+    """
     table = results(search(sweep, tuning), store)
     return {arm.label: _choose(arm, tuning, table) for arm in sweep.arms}
 

@@ -24,7 +24,7 @@ def tuned_store(runs, best):
             if config.id not in written:
                 write(runs, config, 0.9 - abs(config.lr - best[config.metric]))
                 written.add(config.id)
-    return found, how
+    return found, grid
 
 
 def test_tuning_gives_every_arm_the_same_grid_as_often_on_held_out_images_with_other_seeds():
@@ -44,8 +44,8 @@ def test_tuning_gives_every_arm_the_same_grid_as_often_on_held_out_images_with_o
 
 
 def test_each_arm_gets_its_own_best_rate(tmp_path):
-    found, how = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": 0.025})
-    chosen = tuning.choices(found, how, Store(tmp_path))
+    found, grid = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": 0.025})
+    chosen = tuning.choices(found, grid, Store(tmp_path))
     assert (chosen["SGD"].rate, chosen["ours"].rate) == (0.05, 0.025)
     final = tuning.tuned(found, chosen)
     assert [arm.config.lr for arm in final.arms] == [0.05, 0.025]
@@ -56,22 +56,23 @@ def test_each_arm_gets_its_own_best_rate(tmp_path):
 
 
 def test_a_best_rate_at_the_edge_extends_the_grid_for_all_arms(tmp_path):
-    found, how = tuned_store(tmp_path, {"identity": 0.2, "sobolev-tilde(lam=1.0)": 0.0125})
-    factors = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-    assert tuning.extended(found, how, Store(tmp_path)).factors == factors
-    chosen = tuning.choices(found, how, Store(tmp_path))
+    found, grid = tuned_store(tmp_path, {"identity": 0.2, "sobolev-tilde(lam=1.0)": 0.0125})
+    assert grid.factors == (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    chosen = tuning.choices(found, grid, Store(tmp_path))
     assert (chosen["SGD"].rate, chosen["ours"].rate) == (0.2, 0.0125)
     for choice in chosen.values():
-        assert list(choice.scores) == [0.05 * factor for factor in factors]
+        assert list(choice.scores) == [0.05 * factor for factor in grid.factors]
         assert choice.edge is None
+    for only in ("SGD", "ours"):  # a part of the sweep has the rates of the whole
+        part = tuning.choices(found.only([only]), grid, Store(tmp_path))
+        assert part == {label: chosen[label] for label in part}
 
 
 @pytest.mark.parametrize(("best", "edge"), [(0.0, "low"), (10.0, "high")])
 def test_a_grid_is_extended_by_a_few_values_at_most(tmp_path, best, edge):
-    found, how = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": best})
-    factors = tuning.extended(found, how, Store(tmp_path)).factors
-    assert factors == tuple(2.0**k for k in (range(-5, 2) if edge == "low" else range(-1, 6)))
-    chosen = tuning.choices(found, how, Store(tmp_path))
+    found, grid = tuned_store(tmp_path, {"identity": 0.05, "sobolev-tilde(lam=1.0)": best})
+    assert grid.factors == tuple(2.0**k for k in (range(-5, 2) if edge == "low" else range(-1, 6)))
+    chosen = tuning.choices(found, grid, Store(tmp_path))
     assert (chosen["SGD"].edge, chosen["ours"].edge) == (None, edge)
     assert "extended 4 times, so a better rate may lie beyond it: ours." in " ".join(tuning_notes(chosen))
 
@@ -80,11 +81,34 @@ def test_rates_are_not_chosen_before_the_extended_grid_is_complete(tmp_path):
     found, how = two_arms(), tuning.Tuning(factors=(0.5, 1.0), trials=1, hold_out=20)
     for config in tuning.search(found, how).all_configs():
         write(tmp_path, config, config.lr)
+    grid = tuning.extended(found, how, Store(tmp_path))
     with pytest.raises(ConfigError, match=r"arm 'SGD' is not tuned yet: 1 trial at rate 0\.1 "):
-        tuning.choices(found, how, Store(tmp_path))
+        tuning.choices(found, grid, Store(tmp_path))
     for left in tmp_path.glob("*/sobolev-*/result.json"):
         left.unlink()  # an arm that is complete asks for its rates without waiting for the others
-    assert tuning.extended(found, how, Store(tmp_path)).factors == (0.5, 1.0, 2.0)
+    assert tuning.extended(found, how, Store(tmp_path)) == grid
+    assert grid.factors == (0.5, 1.0, 2.0)
+
+
+def test_factors_that_nothing_lies_beyond_are_left_as_they_are(tmp_path):
+    found, how = two_arms(), tuning.Tuning(factors=(1e-200, 1.0), trials=1, hold_out=20)
+    for config in tuning.search(found, how).all_configs():
+        write(tmp_path, config, -config.lr)
+    assert tuning.extended(found, how, Store(tmp_path)) == how
+
+
+def test_the_command_gives_a_part_of_a_sweep_the_rates_of_the_whole(riesz, tmp_path):
+    found = sweep("variance-mini")
+    own = found.arms[0].config.lr
+    # SobolevTilde asks for factor 8, which then suits ReweightedL2 best, which asks for 16.
+    best = {"identity": {1.0: 0.9}, "sobolev-tilde": {4.0: 0.9}, "reweighted-l2": {1.0: 0.8, 8.0: 0.9}}
+    grid = tuning.Tuning(factors=(*tuning.Tuning().factors, 8.0, 16.0))
+    for config in tuning.search(found, grid).all_configs():
+        write(tmp_path, config, best[config.metric.partition("(")[0]].get(config.lr / own, 0.5))
+    command = ("sweep", "variance-mini", "--tune-lr", "--dry-run", "--runs", str(tmp_path))
+    for only in ((), ("--only", "ReweightedL2")):
+        final = re.split(r"variance-mini tuned \w+: ", riesz(*command, *only)[1])[1]
+        assert re.search(rf"reweighted-l2.* lr {8 * own:g}\b", final)
 
 
 def test_a_rate_that_diverged_once_is_not_chosen(tmp_path):
