@@ -187,9 +187,10 @@ def in_short(table: SweepResult) -> str:
     """The same in a sentence; whether small batches gain more than large ones in words, with numbers in the table."""
     found = []
     for one in read(table):
-        more = {"better": "higher than", "worse": "lower than", "no difference": "within the margin of"}.get(one.order)
-        more = f"{more or 'open whether higher than'} that at batch {LARGE}"
-        size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}; {more}"
+        size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}"
+        if one.more.interval is not None:
+            order = {"better": "higher than", "worse": "lower than", "no difference": "within the margin of"}
+            size += f"; {order.get(one.order, 'open whether higher than')} that at batch {LARGE}"
         found.append(", ".join([f"{one.metric} {one.outcome} ({size})", *_rate_conclusion(one)]))
     where = f"difference to SGD at batch {SMALL}, rate {PAPER_RATE:g}, in points, with 95% intervals"
     claim = f"On CIFAR-10 with ResNet-20, the claim that batch {SMALL} gains most ({where})"

@@ -270,6 +270,8 @@ def test_whether_small_batches_gain_most_is_tested_by_seed(tmp_path, small, larg
     assert tilde.startswith(f"SobolevTilde: {outcome}; ")
     assert tilde.split("; the first difference minus the second: ")[1].startswith(word)
     assert (", no gain shown at either" in tilde) == (small < 0)
+    shorter = {"higher": "higher than", "lower": "lower than", "no": "within the margin of"}[word.split()[0]]
+    assert f"; {shorter} that at batch 128)" in small_batches.in_short(table).partition("; ReweightedL2")[0]
     verdict = "better" if small > 0 else "worse"
     listed = f"; {verdict}: b8 lr 0.1 SGD + SobolevTilde ({100 * small:+.2f}, "
     assert (listed in everywhere) == bool(small)
