@@ -1,8 +1,10 @@
-"""Two scientific controls: is it the direction, or only the step length? Is it the order of the channels?
+"""Two scientific controls: is it the direction, or only the gradient's length? Is it the order of the channels?
 
-- "norm" gives each directed gradient the norm of the original, so that only its direction differs;
-- "permuted" smooths along a fixed random order of the channels and puts them back. The order of channels in a network
-  is arbitrary, so a method that relies on neighbourhood must lose its benefit here.
+- "norm" gives each directed gradient the norm of the original, so that only its direction differs. What the metric does
+  not strengthen is then shorter than in the original;
+- "permuted" smooths along a fixed random order of the channels and puts them back. A method can lose a benefit here
+  only where the order has a meaning: in trained weights, or where layers share channels through skip connections. In
+  other networks, trained from random weights, it names the channels anew and changes results by chance alone.
 
 Both work on a copy in the precision of the computation, so that the gradient itself is rounded once.
 """

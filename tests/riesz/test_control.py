@@ -1,4 +1,4 @@
-"""The controls: "norm" keeps lengths and only turns, "permuted" destroys neighbourhood."""
+"""The controls: "norm" keeps lengths and only turns, "permuted" takes another order of the channels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 import riesz
 from cases import by_hand, relative_error
 from riesz.control import permutation
-from training import backward, network
+from training import backward, batch, network
 
 
 def test_norm_control_keeps_each_norm_and_only_turns():
@@ -60,6 +60,43 @@ def test_permuted_control_is_conjugation_by_one_fixed_permutation(direction):
     eigenvalues, wanted = (torch.linalg.eigvalsh(m.double()) for m in (matrix, plain))
     torch.testing.assert_close(eigenvalues, wanted, atol=1e-4, rtol=1e-4)
     assert not torch.allclose(matrix.double(), plain, atol=1e-2)
+
+
+def relabel(model):
+    """Rename the channels of a network without skip connections, so that the permuted order becomes the true one."""
+    first, norm, _, second, _, head = model
+    for conv, name, following in ((first, "0.weight", second), (second, "3.weight", head)):
+        order = permutation(name, conv.out_channels, torch.device("cpu"))
+        per_channel = [conv.weight, conv.bias, *([norm.weight, norm.bias] if conv is first else [])]
+        with torch.no_grad():
+            for parameter in per_channel:
+                parameter.copy_(parameter[order])
+            inputs = following.weight.unflatten(1, (conv.out_channels, -1))  # several pixels of a channel, in the head
+            following.weight.copy_(inputs[:, order].view_as(following.weight))
+
+
+def test_without_skip_connections_a_fixed_order_from_the_start_only_names_the_channels_anew():
+    """So it cannot lose a benefit there: initial weights under any names are equally likely."""
+
+    def train(model, control):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+        riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.02), control=control)
+        for step in range(5):
+            optimizer.zero_grad()
+            images, labels = batch(step)
+            nn.functional.cross_entropy(model(images.double()), labels).backward()
+            optimizer.step()
+        return model
+
+    renamed, permuted, plain = (network().double() for _ in range(3))
+    relabel(renamed)
+    train(renamed, None)
+    train(permuted, "permuted")
+    train(plain, None)
+    assert relative_error(permuted[3].weight, plain[3].weight) > 1e-3
+    relabel(permuted)
+    for wanted, got in zip(renamed.parameters(), permuted.parameters(), strict=True):
+        torch.testing.assert_close(got, wanted, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

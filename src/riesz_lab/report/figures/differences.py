@@ -44,10 +44,9 @@ def controls(evidence: ReportData) -> Figure:
         [table for table in evidence.tables if any(map(_is_control, table.rows.values()))],
         "controls",
         "Controls: step length and neighbourhood",
-        "Norm kept: the directed gradient has the length of the original, so a gain is not one of step length. Channels"
-        ' permuted: smoothed along a random order, compared with the true order. "No difference" says that the'
-        ' neighbourhood of channels matters by no more than the margin; "no evidence" only that these trials cannot'
-        " tell.",
+        "Norm kept: the directed gradient has the length of the original, so a gain is not one of a longer gradient."
+        " Channels permuted: smoothed along a random order, compared with the true order; in a network without skip"
+        " connections, trained from random weights, the two differ by chance alone.",
     )
 
 
