@@ -74,6 +74,7 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
                 if one.now.verdict == "better"
                 else "no gain above to explain",
                 "small": "the gain is no larger than the margin: nothing to explain",
+                "larger": f"the gain is more than {what}",
                 "remains": f"the gain is more than {what}",
                 "part": f"part of the gain is {what}",
                 "gone": f"the gain is {what}",

@@ -3,8 +3,8 @@
     riesz sweep evidence.controls:lambda_fashion
 
 Which arms these are is read from the stored trials. With the gradient's norm kept, an arm is compared with SGD at the
-same rate: does the difference survive without the longer step? With the channels permuted, it is compared with the arm
-itself.
+same rate: does the difference survive without the longer gradient? With the channels permuted, it is compared with the
+arm itself.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from evidence import TRIALS, sweeps
-from evidence.attribution import OPEN, Attribution, attribute
+from evidence.attribution import Attribution, attribute
 from evidence.rows import compared, metrics
 from evidence.tables import is_decided, tables
-from evidence.wording import if_small, numbers, points, said
+from evidence.wording import numbers, points, said
 from riesz_lab.errors import ConfigError
+from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store
 from riesz_lab.sweeps import Arm, Sweep, SweepResult
 from riesz_lab.sweeps.controls import CONTROLS, controls_of
@@ -57,7 +58,8 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
         table.sweep,
         name=name_of(name),
         about="what differs, with the norm of the gradient kept and with the channels in random order; the arms were"
-        " chosen because their trials differ, so that a part of that may be chance, which a control does not repeat",
+        " chosen because their trials differ, so that a part of that may be chance: in the trials of SGD, which the"
+        " control meets too, or in their own, which it does not repeat",
         reproduces="no such controls",
         arms=tuple(arms.values()),
     )
@@ -86,30 +88,33 @@ def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
     lines = []
     for label, one in found.items():
         conclusion = {
-            "remains": "the difference remains",
+            "larger": "the difference remains and is larger",
+            "remains": "a difference remains",
             "part": "part of the difference remains",
             "gone": _gone(one),
             "small": "the difference is within the margin, so that no control can tell",
-            "open": "whether the difference is gone is open",
+            "open": "what becomes of the difference is open",
             "none": "there is no difference",
         }[one.fate]
         then = f"{said(one.then)}, {points(one.then.difference)} against {uncontrolled[label].sweep[label].baseline}"
         now = f"{said(one.now)} ({numbers(one.now)})"
         line = f"{label} ({then}): with the norm kept, against {kept[label].arm.baseline}, {now}; {conclusion}"
+        line += "" if one.fate in ("none", "small") else f" (changed by {_change(one.change)})"
         if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
             order = compared(permuted)
-            matters = "matters" if order.verdict in ("better", "worse") else "does not matter"
-            about = "the order of the channels"
-            line += f"; whether {about} matters is open" if order.verdict in OPEN else f"; {about} {matters}"
-            line += f" ({numbers(order)}{if_small(order)})"
+            line += f"; random against true order of the channels: {said(order)} ({numbers(order)})"
         lines.append(line)
     return lines
 
 
 def _gone(one: Attribution) -> str:
-    if one.now.verdict == one.then.verdict:
-        return "what is left is within the margin"
-    return "the difference is reversed" if one.now.verdict in ("better", "worse") else "the difference is gone"
+    reversed_ = one.now.verdict in ("better", "worse") and one.now.verdict != one.then.verdict
+    return "the difference is reversed" if reversed_ and not one.now.equivalent else "what is left is within the margin"
+
+
+def _change(change: Comparison) -> str:
+    shown = change.verdict in ("better", "worse")
+    return numbers(change, detectable=False) + ("" if shown else f", {said(change)}")
 
 
 def lambda_fashion() -> Sweep:

@@ -47,7 +47,7 @@ def _differences(complete: Mapping[str, SweepResult]) -> Figure:
     shown = {
         name.removeprefix("evidence-"): new
         for name, table in complete.items()
-        if not name.startswith(sweeps.regimes().name) and (new := _without_repeated(table)).comparisons
+        if not name.startswith(sweeps.regimes().name) and (new := _to_show(table)).comparisons
     }
     return Figure(
         name="differences",
@@ -61,10 +61,17 @@ def _differences(complete: Mapping[str, SweepResult]) -> Figure:
     )
 
 
-def _without_repeated(table: SweepResult) -> SweepResult:
-    """Without the arms whose trials are those of another sweep, which has their verdicts."""
-    repeated = {row.arm.label for row in metrics(table) if sweeps.repeats_lambda_fashion(table.sweep, row.arm)}
-    return replace(table, rows={label: row for label, row in table.rows.items() if label not in repeated})
+def _to_show(table: SweepResult) -> SweepResult:
+    """Without arms whose trials are those of another sweep, which has their verdicts, and those with permuted channels.
+
+    The latter are compared with a metric: they say nothing of SGD.
+    """
+    left_out = {
+        row.arm.label
+        for row in metrics(table)
+        if sweeps.repeats_lambda_fashion(table.sweep, row.arm) or row.arm.config.control == "permuted"
+    }
+    return replace(table, rows={label: row for label, row in table.rows.items() if label not in left_out})
 
 
 def _regularity(data: EvidenceData, complete: Mapping[str, SweepResult]) -> Figure:

@@ -27,6 +27,8 @@ Key = tuple[str, str, str]
 
 QUANTITIES = {"level": "correlation of all filters", "order": "correlation of neighbours beyond it"}
 
+AXES = ("output", "input")
+
 MARGIN = 0.01
 """A difference in correlation that does not matter."""
 
@@ -49,8 +51,9 @@ HEADER = (
 
 
 PLAIN_HEADER = (
-    "The paper also shows SGD itself correlated along the output and not along the input. Means over layers and seeds"
-    " of plain SGD, with 95% intervals of single comparisons with zero, not corrected:",
+    "The paper also shows SGD itself correlated along the output and not along the input. Plain SGD, means over seeds"
+    " and over the layers that are measured along both, which the first is not, with 95% intervals of single"
+    " comparisons with zero, not corrected:",
     "",
     "| sweep | arm | seeds | level, output | order, output | level, input | order, input |",
     "| --- | --- | --- | --- | --- | --- | --- |",
@@ -107,10 +110,10 @@ def along_input(measured: Mapping[str, Arms]) -> str:
     """In how many arms filters are more alike along the input than along the output; a description, not a test."""
     higher: dict[bool, list[bool]] = {True: [], False: []}
     for arm, trials in (one for arms in measured.values() for one in arms.values()):
-        directions = {layer["direction"] for layers in trials.values() for layer in layers or ()}
-        if {"input", "output"} <= directions:
+        both = {seed: _in_both_directions(layers) for seed, layers in trials.items()}
+        if any(both.values()):
             plain = arm.config.metric == "identity"
-            higher[plain].append(_mean(trials, "level", "input") > _mean(trials, "level"))
+            higher[plain].append(_mean(both, "level", "input") > _mean(both, "level"))
     counts = [f"in {sum(higher[plain])} of {len(higher[plain])} arms {who}" for plain, who in WHOSE.items()]
     return f"more alike along the input than along the output, not tested: {', '.join(counts)}"
 
@@ -132,10 +135,17 @@ def section(measured: Mapping[str, Arms], compared: Mapping[Key, Comparison]) ->
     return [*lines, "", *plain, ""]
 
 
+def _in_both_directions(layers: Layers | None) -> Layers:
+    """Those that are measured along output and input: a layer that sees one channel, or few, is not along the input."""
+    along = {direction: {one["layer"] for one in layers or () if one["direction"] == direction} for direction in AXES}
+    return [one for one in layers or () if all(one["layer"] in names for names in along.values())]
+
+
 def _own(trials: Mapping[Hashable, Layers | None]) -> Iterator[str]:
     """Level and order themselves, along the output and along the input."""
-    for direction, quantity in product(("output", "input"), QUANTITIES):
-        means = _means(trials, quantity, direction)
+    both = {seed: _in_both_directions(layers) for seed, layers in trials.items()}
+    for direction, quantity in product(AXES, QUANTITIES):
+        means = _means(both, quantity, direction)
         yield _cell(paired(dict.fromkeys(means, 0.0), means, margin=MARGIN), words=False)
 
 

@@ -69,7 +69,7 @@ class SmallBatches:
             found = "no rate that was run suits SGD better, so that none explains the gain"
         else:
             best, fate = self.each_at_best or self.at_sgd_rate.now, self.at_sgd_rate.fate
-            if fate in ("remains", "part") or (best.verdict == "better" and not best.equivalent):
+            if fate in ("larger", "remains", "part") or (best.verdict == "better" and not best.equivalent):
                 found = "the gain is more than a matter of the rate"
                 found += ", though part of it is one" if fate == "part" else ""
             elif fate == "gone" and best.verdict not in OPEN:
@@ -175,7 +175,7 @@ def _all_cells(table: SweepResult) -> str:
         if cells := [f"{row.arm.label} ({numbers(c)})" for row in rows if (c := compared(row)).verdict == verdict]:
             line += f"; {verdict}: {', '.join(cells)}"
     if detectable := [100 * c.detectable for row in rows if (c := compared(row)).detectable is not None]:
-        line += f"; detectable: {min(detectable):.2f} to {max(detectable):.2f} points"
+        line += f"; detectable alone: {min(detectable):.2f} to {max(detectable):.2f} points"
     sgd = next(row for row in table.rows.values() if row.arm.config.metric == "identity")
     if (train := train_accuracy(sgd)) is not None and sgd.finite:
         ends = f"{100 * train:.1f}% on training images and {100 * statistics.fmean(sgd.finite):.1f}% on test images"

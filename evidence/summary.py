@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from evidence import small_batches, sweeps
+from evidence import controls, small_batches, sweeps
 from evidence.data import EvidenceData
 from evidence.rows import compared, metrics
 from evidence.tables import MISSING, is_decided, planned, select
 from evidence.wording import count_verdicts, points
 from riesz_lab.store import StoredTrial
-from riesz_lab.sweeps import SweepResult
+from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.sweeps.paper import CHANCE
 
 
 def summary(data: EvidenceData) -> list[str]:
     """What the complete sweeps say; how much was run; and what was not."""
     by_name = data.tables
-    at_one_rate = select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
+    makers = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
+    at_one_rate = select(by_name, *makers)
+    controlled = [by_name[name] for make in makers if (name := controls.name_of(make().name)) in by_name]
     tuned, regimes = by_name[sweeps.tuned_fashion().name], by_name[sweeps.regimes().name]
     small = "Whether small batches gain most on CIFAR-10 is undecided: its trials are not complete."
     return [
-        _against_sgd("On the paper's two-layer CNN, against SGD at the same rate", at_one_rate, MISSING),
+        _against_sgd("On a two-layer CNN like the paper's, against SGD at the same rate", at_one_rate, MISSING)
+        + _norm_kept(controlled)
+        + ".",
         _against_sgd(
             "On Fashion-MNIST, each at the rate chosen on held-out images", [tuned], data.why_not_tuned or MISSING
-        ),
+        )
+        + ".",
         small_batches.in_short(regimes) if is_decided(regimes) else small,
         _amount(data),
         "At these settings the two metrics are nearly the same operator, so that their results are one finding rather"
@@ -35,14 +40,26 @@ def _against_sgd(setting: str, tables: list[SweepResult], why_not: str) -> str:
     """How many comparisons of the sweeps that are complete came out which way, and the range of their differences."""
     rows = [(table.sweep, row) for table in tables if is_decided(table) for row in metrics(table)]
     if not rows:
-        return f"{setting}, nothing is decided yet: {why_not}."
+        return f"{setting}, nothing is decided yet: {why_not}"
     new = [row for sweep, row in rows if not sweeps.repeats_lambda_fashion(sweep, row.arm)]
     if not new:
-        return f"{setting}: all chose the rate above, so that trials and verdicts are those above."
+        return f"{setting}: all chose the rate above, so that trials and verdicts are those above"
     repeated = "" if len(new) == len(rows) else "; where both sides chose the rate above, the trials are those above"
-    found = [one.difference for row in new if (one := compared(row)).n]
+    return f"{setting}: {_outcomes(new)}{repeated}"
+
+
+def _norm_kept(tables: list[SweepResult]) -> str:
+    """What became of the differences with the norm of the gradient kept, once all of these controls are complete."""
+    if not tables or not all(map(is_decided, tables)):
+        return ""
+    kept = [row for table in tables for row in metrics(table) if row.arm.config.control == "norm"]
+    return f"; what differs, with the norm of the gradient kept: {_outcomes(kept)}"
+
+
+def _outcomes(rows: list[ArmResult]) -> str:
+    found = [one.difference for row in rows if (one := compared(row)).n]
     sizes = f" (mean differences {points(min(found))} to {points(max(found))} points)" if found else ""
-    return f"{setting}: {count_verdicts(new)}{sizes}{repeated}."
+    return count_verdicts(rows) + sizes
 
 
 def _amount(data: EvidenceData) -> str:

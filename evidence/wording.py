@@ -25,7 +25,7 @@ def numbers(comparison: Comparison, failures: bool = True, detectable: bool = Tr
     if comparison.interval is not None:
         parts[0] += f", {interval(comparison)}"
     if detectable and comparison.verdict == "no evidence" and comparison.detectable is not None:
-        parts.append(f"detectable: {100 * comparison.detectable:.2f}")
+        parts.append(f"detectable alone: {100 * comparison.detectable:.2f}")
     if failures and any(comparison.collapsed):
         baseline, method = comparison.collapsed
         parts.append(f"failed: {method} of {comparison.trials}, of the baseline's {baseline}")

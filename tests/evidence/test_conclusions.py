@@ -54,14 +54,14 @@ def test_a_claim_is_confirmed_denied_contradicted_or_undecided(tmp_path):
     store_arm(tmp_path, sweeps.lambda_mnist(), "ReweightedL2 lam = 5", 0.8, spread=0.005)
     (undecided,) = (line for line in conclusion(tmp_path, sweeps.lambda_mnist) if line.startswith("undecided"))
     assert "ReweightedL2 lam = 5 (+0.00, " in undecided
-    assert "; detectable: " in undecided
+    assert "; detectable alone: " in undecided
 
 
 def test_the_summary_leads_with_how_many_comparisons_are_better_also_if_none_is(tmp_path):
     def lead():
         return page.text(tmp_path).splitlines()[2]
 
-    start = "- On the paper's two-layer CNN, against SGD at the same rate"
+    start = "- On a two-layer CNN like the paper's, against SGD at the same rate"
     assert lead() == f"{start}, nothing is decided yet: trials are missing."
     store(tmp_path, sweeps.lambda_fashion(), {"ReweightedL2 lam = 20": -0.01})
     counted = "0 of 6 comparisons better, 1 worse, 5 equal within 0.2 points (mean differences -1.00 to +0.00 points)"
@@ -105,8 +105,9 @@ def test_a_control_in_which_trials_diverged_attributes_nothing(tmp_path):
     then, now = (
         found[f"evidence-plain-sgd{kind}"].rows["ReweightedL2 lam = 1"].comparison for kind in ("", "-matched")
     )
-    assert Attribution(then, now, then).fate == "gone"
-    assert Attribution(then, replace(now, diverged=(1, 0)), then).fate == "open"
+    change = replace(then, difference=-then.difference)
+    assert Attribution(then, now, change).fate == "gone"
+    assert Attribution(then, replace(now, diverged=(1, 0)), change).fate == "open"
 
 
 RATES = [0.01 * factor for factor in TUNING.factors]
@@ -337,16 +338,53 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
     row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
     to_sgd = "against SGD (lam = 0))**: with the norm kept, against SGD (lam = 0),"
     assert f"15 of 15 | **ReweightedL2 lam = 20 (worse, -1.00 {to_sgd} equal within 0.2 points (+0.00, " in row
-    assert f"; the difference is gone<br>**{tilde} (worse, -2.00 {to_sgd} worse (-2.00, " in row
-    assert "; the difference remains; the order of the channels matters (+1.50" in row
+    assert "); what is left is within the margin (changed by +1.00, " in row.partition("<br>")[0]
+    assert f")<br>**{tilde} (worse, -2.00 {to_sgd} worse (-2.00, " in row
+    assert "; a difference remains (changed by +0.00, " in row
+    assert ", equal within 0.2 points); random against true order of the channels: better (+1.50" in row
     for left, concluded in (
-        (-0.01, "part of the difference remains"),
-        (-0.001, "what is left is within the margin"),
-        (0.01, "the difference is reversed"),
+        (-0.03, "the difference remains and is larger (changed by -1.00, "),
+        (-0.021, "a difference remains (changed by -0.10, "),
+        (-0.01, "part of the difference remains (changed by +1.00, "),
+        (-0.001, "what is left is within the margin (changed by +1.90, "),
+        (0.001, "what is left is within the margin (changed by +2.10, "),
+        (0.01, "the difference is reversed (changed by +3.00, "),
     ):
         store(tmp_path, found, worse | {f"{tilde}, norm kept": left, f"{tilde}, channels permuted": -0.021})
-        assert f"; {concluded}; the order of the channels matters (-0.10, " in page.text(tmp_path)
-    assert ", yet by no more than 0.2 points)" in page.text(tmp_path)
+        row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
+        assert f"; {concluded}" in row.partition("<br>")[2]
+        assert "order of the channels: worse, yet by no more than 0.2 points (-0.10, " in row
+    store_arm(tmp_path, found, f"{tilde}, norm kept", -0.01 + 0.8, spread=0.02)
+    row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
+    assert "; what becomes of the difference is open (changed by +1.00, " in row
+    assert ", undecided); random against true order" in row
+
+
+def test_the_summary_and_the_figure_tell_what_a_kept_norm_leaves_once_all_such_controls_are_complete(tmp_path):
+    def lead():
+        return page.text(tmp_path).splitlines()[2]
+
+    worse = {"ReweightedL2 lam = 20": -0.01}
+    for make in (sweeps.lambda_fashion, sweeps.lambda_mnist):
+        store(tmp_path, make(), worse)
+    store(tmp_path, sweeps.plain_sgd(), {})
+    for make, kept in ((sweeps.lambda_fashion, -0.01), (sweeps.lambda_mnist, 0.0)):
+        assert "norm" not in lead()
+        found = controls._stored(make().name, tmp_path)
+        store(tmp_path, found, worse | {"ReweightedL2 lam = 20, norm kept": kept})
+    counted = "0 of 2 comparisons better, 1 worse, 1 equal within 0.2 points (mean differences -1.00 to +0.00 points)."
+    assert lead().endswith(f" points); what differs, with the norm of the gradient kept: {counted}")
+    alt = figures.figures(read(tmp_path))[figures.DIFFERENCES].alt
+    assert "lambda-fashion-controls: 0 of 1 comparisons better, 1 worse;" in alt
+
+
+def test_permuted_channels_are_no_comparison_with_sgd_in_the_figure(tmp_path):
+    worse = {"SobolevTilde lam = 20, as scale": -0.01}
+    store(tmp_path, sweeps.lambda_fashion(), worse)
+    found = controls._stored(sweeps.lambda_fashion().name, tmp_path)
+    store(tmp_path, found, worse)
+    alt = figures.figures(read(tmp_path))[figures.DIFFERENCES].alt
+    assert alt.endswith("; lambda-fashion-controls: 0 of 1 comparisons better, 1 equal within 0.2 points.")
 
 
 def test_a_control_of_a_tuned_arm_meets_sgd_at_the_same_rate(tmp_path):

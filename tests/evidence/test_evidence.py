@@ -99,7 +99,7 @@ def test_differences_and_regularity_are_drawn_of_complete_sweeps_as_the_tables_h
     *most, last = (config for arm in sweep.arms for config in sweep.configs(arm))
     for number, config in enumerate(most):
         path = store_trial(tmp_path, config, score=0.8 + 0.001 * number)
-        layer = {"direction": "output", "order": 0.1 + 0.02 * number, "level": 0.01 * number}
+        layer = {"layer": "conv", "direction": "output", "order": 0.1 + 0.02 * number, "level": 0.01 * number}
         (path / "regularity.json").write_text(json.dumps([layer]))
     # The matched sweep lacks the trial too: both have plain SGD at 0.2.
     assert figures.figures(read(tmp_path)) == {}
@@ -157,7 +157,8 @@ def test_regularity_is_compared_with_the_baseline_of_the_same_seed(tmp_path):
         others = (replace(method.config, control="norm"), 5.0), (replace(method.config, hold_out=1000), 9.0)
         for config, order in ((sgd.config, 0.0), (method.config, 0.05), *others):
             path = store_trial(tmp_path, replace(config, seed=seed))
-            layer = {"direction": "output", "order": drift + order + 0.0001 * seed * bool(order), "level": 0.0}
+            order += drift + 0.0001 * seed * bool(order)
+            layer = {"layer": "conv", "direction": "output", "order": order, "level": 0.0}
             (path / "regularity.json").write_text(json.dumps([layer]))
     diverged = store_trial(tmp_path, replace(method.config, seed=4))
     (diverged / "regularity.json").write_text("[]")
@@ -168,16 +169,22 @@ def test_regularity_is_compared_with_the_baseline_of_the_same_seed(tmp_path):
     assert order.family == 12
 
 
-def test_it_is_counted_where_filters_are_more_alike_along_the_input(tmp_path):
+def test_it_is_counted_where_filters_are_more_alike_along_the_input_in_the_same_layers(tmp_path):
     sgd, method = sweeps.lambda_mnist().arms[:2]
+    first = {"layer": "conv1", "direction": "output", "order": 0.0, "level": -0.3}  # of one image channel: no input
     for arm, output, along_input in ((sgd, 0.1, 0.2), (method, 0.4, 0.3)):
         for seed in range(3):
             path = store_trial(tmp_path, replace(arm.config, seed=seed))
             levels = {"output": output, "input": along_input}
-            layers = [{"direction": name, "order": 0.0, "level": level} for name, level in levels.items()]
-            (path / "regularity.json").write_text(json.dumps(layers))
-    counted = regularity.along_input(regularity.measure([results(sweeps.lambda_mnist(), Store(tmp_path))]))
+            second = {"layer": "conv2", "order": 0.0}
+            both = [second | {"direction": direction, "level": level} for direction, level in levels.items()]
+            (path / "regularity.json").write_text(json.dumps([first, *both]))
+    measured = regularity.measure([results(sweeps.lambda_mnist(), Store(tmp_path))])
+    counted = regularity.along_input(measured)
     assert counted.endswith("in 1 of 1 arms of SGD (in the paper, it is the reverse), in 0 of 1 arms with a metric")
+    section = regularity.section(measured, {})
+    assert any(line.startswith("| lambda-mnist | SGD (lam = 0) | 3 | -0.1000 |") for line in section)  # all layers
+    assert section[-2].startswith("| lambda-mnist | SGD (lam = 0) | 3 | +0.1000 | +0.0000 | +0.2000 |")  # those of both
 
 
 def test_accuracy_on_training_images_is_that_of_the_last_epoch(tmp_path):
