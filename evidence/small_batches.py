@@ -184,14 +184,14 @@ def _all_cells(table: SweepResult) -> str:
 
 
 def in_short(table: SweepResult) -> str:
-    """The same in a sentence; whether small batches gain more than large ones in words, with numbers in the table."""
+    """The same in a sentence; a contrast with large batches, where one is shown, in words."""
+    order = {"better": "higher than", "worse": "lower than", "no difference": "within the margin of"}
     found = []
     for one in read(table):
         size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}"
-        if one.more.interval is not None:
-            order = {"better": "higher than", "worse": "lower than", "no difference": "within the margin of"}
-            size += f"; {order.get(one.order, 'open whether higher than')} that at batch {LARGE}"
+        if one.order in order:
+            size += f"; {order[one.order]} that at batch {LARGE}"
         found.append(", ".join([f"{one.metric} {one.outcome} ({size})", *_rate_conclusion(one)]))
-    where = f"difference to SGD at batch {SMALL}, rate {PAPER_RATE:g}, in points, with 95% intervals"
-    claim = f"On CIFAR-10 with ResNet-20, the claim that batch {SMALL} gains most ({where})"
-    return f"{claim}: {'; '.join(found)}; at all batch sizes and rates, {count_verdicts(metrics(table))}."
+    where = f"On CIFAR-10 with ResNet-20 at batch {SMALL} and rate {PAPER_RATE:g}, where the paper gains most"
+    what = "differences to SGD in points, with 95% intervals"
+    return f"{where} ({what}): {'; '.join(found)}; at all batch sizes and rates, {count_verdicts(metrics(table))}."
