@@ -68,7 +68,7 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
         if is_decided(controlled):
             verdict = _lines(controls.conclude(table, controlled))
         where = name.removeprefix("evidence-")
-        asked = f"Not in the paper: where {where} differs, is the difference still there with the norm kept?"
+        asked = f"Not in the paper: where [{where}](#{where}) differs, is that still so with the norm kept?"
         by_chance = BY_CHANCE if table.sweep.arms[0].config.model == "cnn" else ""
         yield f"| {asked} *{KEPT}{by_chance}.* | {done} of {wanted} | {verdict} |"
 

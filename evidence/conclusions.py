@@ -32,12 +32,13 @@ def by_outcome(make: Callable[[], Sweep]) -> Callable[[Tables], list[str]]:
     return conclude
 
 
-def _rates(table: SweepResult, row: ArmResult) -> str:
-    """The rates of an arm and its baseline, where they were tuned."""
-    if TUNED.fullmatch(table.sweep.name) is None:
-        return ""
+def _against(table: SweepResult, row: ArmResult) -> str:
+    """What an arm is compared with, and the rates of both where they were tuned."""
     assert row.arm.baseline is not None
-    return f"at {row.arm.config.lr:g} and {table.sweep[row.arm.baseline].config.lr:g}, "
+    if TUNED.fullmatch(table.sweep.name) is None:
+        return f"against {row.arm.baseline}"
+    rate = table.sweep[row.arm.baseline].config.lr
+    return f"at rate {row.arm.config.lr:g} against {row.arm.baseline} at {rate:g},"
 
 
 def outcome(comparison: Comparison) -> str:
@@ -81,7 +82,7 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
                 "open": f"open whether the gain is more than {what}",
             }[one.fate if one.then.verdict == "better" else "none"]
             gained = f"{points(one.then.difference)} above; " if one.then.verdict == "better" else ""
-            here = f"{_rates(now_table, now)}against {now.arm.baseline} {said(one.now)} ({numbers(one.now)})"
+            here = f"{_against(now_table, now)} {said(one.now)} ({numbers(one.now)})"
             lines.append(f"{label}: {conclusion}; {gained}{here}")
         return lines
 

@@ -47,9 +47,9 @@ INTRODUCTION = (
 HOW_TO_READ = (
     "Differences in points of test accuracy after the last epoch, with 95% intervals. Verdicts on a metric are"
     " corrected for all comparisons of a sweep, those on changes of a difference for all metrics; intervals are not,"
-    " nor what is detectable: the least difference that one test alone shows with 80% power. So an interval may exclude"
-    ' zero where the verdict is undecided, and may reach beyond the margin of 0.2 points where it is "equal". Undecided'
-    ' is "no evidence" in the sentences of the results.'
+    " nor what is detectable: the least difference that one test alone shows with 80% power. So where the verdict is"
+    ' undecided, an interval may exclude zero, or lie within the margin of 0.2 points: the test for "equal" is'
+    ' corrected too. Undecided is "no evidence" in the sentences of the results.'
 )
 
 READINGS = (
@@ -59,7 +59,11 @@ READINGS = (
     " the two as one finding. Metrics that smooth between neighbours, at small `lam`, were not run here."
 )
 
-RESULTS = 'Means over seeds after the last epoch; "train" is the accuracy on training images as they were trained on.'
+RESULTS = (
+    'Means over seeds after the last epoch; "train" is the accuracy on training images as they were trained on. The'
+    " sweeps are those of the protocol, `evidence.sweeps:lambda_fashion` and so on; built-in ones of similar names have"
+    " other arms."
+)
 
 
 def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
@@ -100,9 +104,10 @@ def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
         "",
         "`make reproduce ID=a570b30e31c1` trains a trial again and compares it with the stored one: bit for bit on a"
         " machine of the same kind, else within the spread of seeds. It needs the dataset (`riesz data list`); trials"
-        " of regimes were trained on JPEG copies of CIFAR-10 and repeat bit for bit with the same copies only."
-        " `make evidence` rewrites this page and the full report from the stored trials; it needs no data and trains"
-        " nothing.",
+        " of regimes were trained on JPEG copies of CIFAR-10, which are not in this repository, and repeat bit for bit"
+        " with the same copies only. `make evidence` rewrites this page and the full report, `evidence/report.html`,"
+        " from the stored trials; it needs no data and trains nothing. The report groups comparisons by what is stored,"
+        " and corrects for other numbers of them: the verdicts that count are those of this page.",
         "",
     ]
     return "\n".join(lines)

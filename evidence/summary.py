@@ -11,6 +11,10 @@ from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.sweeps.paper import CHANCE
 
+TWO_LAYERS = (
+    "ReweightedL2 and SobolevTilde at lam 1, 5 and 20 on a two-layer CNN like the paper's, against SGD at the same rate"
+)
+
 
 def summary(data: EvidenceData) -> list[str]:
     """What the complete sweeps say; how much was run; and what was not."""
@@ -21,11 +25,11 @@ def summary(data: EvidenceData) -> list[str]:
     tuned, regimes = by_name[sweeps.tuned_fashion().name], by_name[sweeps.regimes().name]
     small = "Whether small batches gain most on CIFAR-10 is undecided: its trials are not complete."
     return [
-        _against_sgd("On a two-layer CNN like the paper's, against SGD at the same rate", at_one_rate, MISSING)
-        + _norm_kept(controlled)
-        + ".",
+        _against_sgd(TWO_LAYERS, at_one_rate, MISSING) + _norm_kept(controlled) + ".",
         _against_sgd(
-            "On Fashion-MNIST, each at the rate chosen on held-out images", [tuned], data.why_not_tuned or MISSING
+            "At lam 1 on Fashion-MNIST, each at the rate chosen on held-out images",
+            [tuned],
+            data.why_not_tuned or MISSING,
         )
         + ".",
         small_batches.in_short(regimes) if is_decided(regimes) else small,

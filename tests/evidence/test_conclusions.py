@@ -11,6 +11,7 @@ from evidence import controls, figures, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
 from evidence.data import read
+from evidence.summary import TWO_LAYERS
 from evidence.tables import TUNING, grid
 
 from riesz_lab.errors import ConfigError
@@ -61,7 +62,7 @@ def test_the_summary_leads_with_how_many_comparisons_are_better_also_if_none_is(
     def lead():
         return page.text(tmp_path).splitlines()[2]
 
-    start = "- On a two-layer CNN like the paper's, against SGD at the same rate"
+    start = f"- {TWO_LAYERS}"
     assert lead() == f"{start}, nothing is decided yet: trials are missing."
     store(tmp_path, sweeps.lambda_fashion(), {"ReweightedL2 lam = 20": -0.01})
     counted = "0 of 6 comparisons better, 1 worse, 5 equal within 0.2 points (mean differences -1.00 to +0.00 points)"
@@ -129,10 +130,10 @@ def test_a_gain_at_tuned_rates_counts_once_that_at_the_papers_rate_is_known(tmp_
     store(tmp_path, sweeps.lambda_fashion(), {"SobolevTilde lam = 1, as scale": 0.01})
     tilde, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
     assert tilde.startswith(
-        "SGD + SobolevTilde: the gain is a matter of the rate; +1.00 above; at 0.02 and 0.02, against SGD equal within"
+        "SGD + SobolevTilde: the gain is a matter of the rate; +1.00 above; at rate 0.02 against SGD at 0.02, equal"
     )
     assert reweighted.startswith(
-        "SGD + ReweightedL2: a gain here; above equal within 0.2 points; at 0.02 and 0.02, against SGD better (+1.0"
+        "SGD + ReweightedL2: a gain here; above equal within 0.2 points; at rate 0.02 against SGD at 0.02, better (+1.0"
     )
 
 
@@ -150,7 +151,7 @@ def test_the_very_trials_of_another_claim_are_no_second_finding(tmp_path, sgds_r
     section = text.split("### tuned-fashion\n")[1].split("###")[0]
     assert ("- SGD + ReweightedL2: the trials of lambda-fashion at lam = 1; see there." in section) == same
     counted = ": all chose the rate above, so that trials and verdicts are those above."
-    chosen = "- On Fashion-MNIST, each at the rate chosen on held-out images"
+    chosen = "- At lam 1 on Fashion-MNIST, each at the rate chosen on held-out images"
     assert f"{chosen}{counted if same else ': 1 of 2 comparisons'}" in text
     alt = next(iter(figures.figures(read(tmp_path)).values())).alt
     assert ("tuned-fashion" in alt) != same
@@ -335,7 +336,7 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
     }
     kept, tilde = "ReweightedL2 lam = 20, norm kept", "SobolevTilde lam = 20, as scale"
     store(tmp_path, found, worse | {kept: 0.0, f"{tilde}, norm kept": -0.02, f"{tilde}, channels permuted": -0.005})
-    row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
+    row = next(line for line in page.text(tmp_path).splitlines() if "where [lambda-fashion]" in line)
     to_sgd = "against SGD (lam = 0))**: with the norm kept, against SGD (lam = 0),"
     assert f"15 of 15 | **ReweightedL2 lam = 20 (worse, -1.00 {to_sgd} equal within 0.2 points (+0.00, " in row
     assert "); what is left is within the margin (changed by +1.00, " in row.partition("<br>")[0]
@@ -351,11 +352,11 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
         (0.01, "the difference is reversed (changed by +3.00, "),
     ):
         store(tmp_path, found, worse | {f"{tilde}, norm kept": left, f"{tilde}, channels permuted": -0.021})
-        row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
+        row = next(line for line in page.text(tmp_path).splitlines() if "where [lambda-fashion]" in line)
         assert f"; {concluded}" in row.partition("<br>")[2]
         assert "order of the channels: worse, yet by no more than 0.2 points (-0.10, " in row
     store_arm(tmp_path, found, f"{tilde}, norm kept", -0.01 + 0.8, spread=0.02)
-    row = next(line for line in page.text(tmp_path).splitlines() if "where lambda-fashion differs" in line)
+    row = next(line for line in page.text(tmp_path).splitlines() if "where [lambda-fashion]" in line)
     assert "; what becomes of the difference is open (changed by +1.00, " in row
     assert ", undecided); random against true order" in row
 
@@ -401,6 +402,6 @@ def test_a_control_of_a_tuned_arm_meets_sgd_at_the_same_rate(tmp_path):
     ]
     # The metric is better than SGD at SGD's rate, and as good at its own: a control at its own explains nothing.
     store(tmp_path, found, {"SGD at 0.005": 0.01, "SGD + ReweightedL2": 0.01, "SGD + ReweightedL2, norm kept": 0.01})
-    (row,) = (line for line in page.text(tmp_path).splitlines() if "where tuned-fashion differs" in line)
+    (row,) = (line for line in page.text(tmp_path).splitlines() if "where [tuned-fashion]" in line)
     assert "**SGD + ReweightedL2 (equal within 0.2 points, +0.00 against SGD at 0.005)**: with the norm kept" in row
     assert row.endswith("; there is no difference |")

@@ -116,7 +116,7 @@ CIFAR = {"sgd": "resnet56", "ls": "resnet56-ls", "vgg": "vgg16", "adam": "resnet
 SWEEPS = by_name(
     Sweep(
         name="table-cifar", trials=10, collapsed=CHANCE,
-        about="CIFAR-10 test accuracy: three networks and optimizers, three batch sizes, two metrics, and LS",
+        about="CIFAR-10 test accuracy: three pairs of network and optimizer, three batch sizes, two metrics, and LS",
         reproduces='table "Test accuracy on CIFAR-10", all 27 cells, and its LS rows',
         arms=cifar_arms("ResNet-56", "VGG-16", lambda kind, size: recipe(f"cifar10-{CIFAR[kind]}-b{size}")),
     ),
@@ -164,7 +164,7 @@ SWEEPS = by_name(
     ),
     Sweep(
         name="controls", trials=10, collapsed=CHANCE,
-        about="is it the direction or the step length (norm kept)? is it the neighbourhood of channels (permuted)?",
+        about="is it the direction or the length (norm kept)? does it matter which channels are neighbours (permuted)?",
         reproduces="no such controls",
         arms=controlled(RESNET),
     ),

@@ -62,7 +62,8 @@ def regime_figure(tables: Iterable[SweepResult]) -> Figure | None:
         title="Where a metric helps: batch size and learning rate",
         caption="Mean difference in test score over pairs of trials with equal seeds: to the plain optimizer in the"
         " same cell, and to the plain optimizer at its best rate for that batch size. That rate is chosen by the mean"
-        " of the same test scores, which favours the plain optimizer. Red: the method is better. Hatched: no claim,"
+        " of the same test scores, which favours the plain optimizer. Red: the method is better; differences beyond the"
+        " ends of the bar have the colour of its end. ± is half of the 95% interval. Hatched: nothing is claimed,"
         f" after Holm's correction over all cells of a kind. {settings}.",
         alt=" ".join(_describe(one) for _, one in maps),
         panels=[_panel(table, one, maps) for table, one in maps],
