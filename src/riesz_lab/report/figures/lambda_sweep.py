@@ -90,8 +90,8 @@ def _panel(title: str, points: Points) -> Panel:
 
 
 def _describe(points: Points) -> str:
-    best = []
-    for name, scores in points.items():
-        mean, lam = max(((statistics.fmean(values), lam) for lam, values in scores.items()), key=lambda pair: pair[0])
-        best.append(f"{name} is highest at lam = {lam:g} ({mean:.2f}%)")
-    return "; ".join(best)
+    """The mean at every lam: naming the highest would make a trend of what may be chance."""
+    return "; ".join(
+        f"{name}: " + ", ".join(f"{statistics.fmean(scores[lam]):.2f}% at lam = {lam:g}" for lam in sorted(scores))
+        for name, scores in points.items()
+    )
