@@ -11,9 +11,9 @@ from evidence.tables import MISSING, at_one_rate, is_decided, tunes
 from riesz_lab.sweeps import SweepResult
 
 KEPT = (
-    "The directed gradient of each layer has the norm of the plain one, before momentum and weight decay. All but the"
-    " mean is then shorter than in SGD, so that a loss may be one of a shorter step. SobolevTilde also with the"
-    " channels in random order, against the true one"
+    "The gradient of each layer is rescaled to the norm of the plain one, before momentum and weight decay. Nearly all"
+    " components but the mean over channels are then smaller than in SGD, so lower accuracy may come from shorter steps"
+    " along those. SobolevTilde is also run with the channels in random order, and compared with the true one"
 )
 
 BY_CHANCE = (
@@ -75,7 +75,9 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
 
 def _regularity(data: EvidenceData) -> str:
     run = at_one_rate(data.tables)
-    seen = _lines([*regularity.verdicts(data.correlations), regularity.along_input(data.measured)])
+    measured = data.measured
+    described = [regularity.neighbours(measured), regularity.along_input(measured)]
+    seen = _lines([*regularity.verdicts(data.correlations), *described])
     done, wanted = map(sum, zip(*map(_count, run), strict=True))
     look = "" if all(map(is_decided, run)) else f"not decided: {MISSING}. A first look:<br>"
     tested = f"The trained weights of {len(run)} sweeps above, against those of SGD with the same seed."

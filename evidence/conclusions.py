@@ -36,9 +36,9 @@ def _against(table: SweepResult, row: ArmResult) -> str:
     """What an arm is compared with, and the rates of both where they were tuned."""
     assert row.arm.baseline is not None
     if TUNED.fullmatch(table.sweep.name) is None:
-        return f"against {row.arm.baseline}"
+        return f"against {row.arm.baseline}:"
     rate = table.sweep[row.arm.baseline].config.lr
-    return f"at rate {row.arm.config.lr:g} against {row.arm.baseline} at {rate:g},"
+    return f"at rate {row.arm.config.lr:g} against {row.arm.baseline} at {rate:g}:"
 
 
 def outcome(comparison: Comparison) -> str:
@@ -64,16 +64,16 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
         pairs = {
             row.arm.label: (then_table, before[row.arm.config.metric], now_table, row) for row in metrics(now_table)
         }
-        lines = []
+        lines, where = [], gain().name.removeprefix("evidence-")
         for label, one in attribute(pairs).items():
             now = pairs[label][3]
             if repeats_lambda_fashion(now_table.sweep, now.arm):
                 lines.append(f"{label}: the same trials as above, so nothing new; {said(one.then)}")
                 continue
             conclusion = {
-                "none": f"a gain here; above {said(one.then)}"
+                "none": f"a gain here; in {where} {said(one.then)}"
                 if one.now.verdict == "better"
-                else "no gain above to explain",
+                else f"no gain in {where} to explain",
                 "small": "the gain is no larger than the margin: nothing to explain",
                 "larger": f"the gain is more than {what}",
                 "remains": f"the gain is more than {what}",
@@ -81,7 +81,7 @@ def explained_by(gain: Callable[[], Sweep], control: Callable[[], Sweep], what: 
                 "gone": f"the gain is {what}",
                 "open": f"open whether the gain is more than {what}",
             }[one.fate if one.then.verdict == "better" else "none"]
-            gained = f"{points(one.then.difference)} above; " if one.then.verdict == "better" else ""
+            gained = f"{points(one.then.difference)} in {where}; " if one.then.verdict == "better" else ""
             here = f"{_against(now_table, now)} {said(one.now)} ({numbers(one.now)})"
             lines.append(f"{label}: {conclusion}; {gained}{here}")
         return lines

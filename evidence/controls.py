@@ -15,13 +15,13 @@ from pathlib import Path
 
 from evidence import TRIALS, sweeps
 from evidence.attribution import Attribution, attribute
-from evidence.rows import compared, metrics
+from evidence.rows import compared, lengthening, metrics, train_accuracy
 from evidence.tables import is_decided, tables
 from evidence.wording import numbers, points, said
 from riesz_lab.errors import ConfigError
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store
-from riesz_lab.sweeps import Arm, Sweep, SweepResult
+from riesz_lab.sweeps import Arm, ArmResult, Sweep, SweepResult
 from riesz_lab.sweeps.controls import CONTROLS, controls_of
 
 CONTROLLED = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.tuned_fashion, sweeps.regimes)
@@ -57,9 +57,10 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
     return replace(
         table.sweep,
         name=name_of(name),
-        about="what differs, with the norm of the gradient kept and with the channels in random order; the arms were"
-        " chosen because their trials differ, so that a part of that may be chance: in the trials of SGD, which the"
-        " control meets too, or in their own, which it does not repeat",
+        about="the arms that differ from SGD, trained with the norm of the gradient kept, and SobolevTilde also with"
+        " the channels in random order. They were selected because they differ, so part of the difference may be"
+        " chance. The control meets the same trials of SGD, so chance in those remains; chance in the arm's own trials"
+        " does not",
         reproduces="no such controls",
         arms=tuple(arms.values()),
     )
@@ -87,24 +88,55 @@ def conclude(table: SweepResult, controlled: SweepResult) -> list[str]:
     found = attribute({label: (at := uncontrolled[label], at.rows[label], controlled, kept[label]) for label in kept})
     lines = []
     for label, one in found.items():
+        before = uncontrolled[label]
         conclusion = {
-            "larger": "the difference remains and is larger",
-            "remains": "a difference remains",
+            "larger": "the difference is larger",
+            "remains": _remains(one),
             "part": "part of the difference remains",
             "gone": _gone(one),
-            "small": "the difference is within the margin, so that no control can tell",
-            "open": "what becomes of the difference is open",
+            "small": "the difference is within the margin, so no control can tell",
+            "open": _open(one),
             "none": "there is no difference",
         }[one.fate]
-        then = f"{said(one.then)}, {points(one.then.difference)} against {uncontrolled[label].sweep[label].baseline}"
+        then = f"{said(one.then)}, {points(one.then.difference)} against {before.sweep[label].baseline}"
         now = f"{said(one.now)} ({numbers(one.now)})"
         line = f"{label} ({then}): with the norm kept, against {kept[label].arm.baseline}, {now}; {conclusion}"
-        line += "" if one.fate in ("none", "small") else f" (changed by {_change(one.change)})"
+        if one.fate not in ("none", "small"):
+            line += f" (a change of {_change(one.change)})"
+            line += _training(kept[label], before.rows[label], controlled.rows[kept[label].arm.baseline or ""])
         if (permuted := controlled.rows.get(label + PERMUTED)) is not None:
             order = compared(permuted)
             line += f"; random against true order of the channels: {said(order)} ({numbers(order)})"
         lines.append(line)
     return lines
+
+
+def _training(kept: ArmResult, before: ArmResult, plain: ArmResult) -> str:
+    """How far training went, and how much longer the metric makes gradients: a kept norm may merely train less."""
+    text = ""
+    accuracies = [train_accuracy(row) for row in (kept, before, plain)]
+    if None not in accuracies:
+        of_kept, of_before, of_plain = (f"{100 * (accuracy or 0.0):.2f}%" for accuracy in accuracies)
+        text += f"; on training images {of_kept} (without the norm kept {of_before}, {plain.arm.label} {of_plain})"
+    if (factors := lengthening(before)) is not None:
+        low, high = factors
+        text += f"; the metric makes gradients {low:.2g} to {high:.2g} times as long, a factor that the control removes"
+    return text
+
+
+def _remains(one: Attribution) -> str:
+    shown = one.change.verdict in ("better", "worse")
+    if shown and one.change.verdict != one.then.verdict:
+        return "a smaller difference remains; the change is within the margin"
+    return f"{one.then.verdict} with and without the norm kept"
+
+
+def _open(one: Attribution) -> str:
+    if one.now.verdict == one.then.verdict:
+        return "it is still there, within the margin; open whether it became smaller"
+    if one.change.verdict in ("better", "worse"):
+        return "it changed; open what is left of it"
+    return "what becomes of the difference is open"
 
 
 def _gone(one: Attribution) -> str:
@@ -114,7 +146,7 @@ def _gone(one: Attribution) -> str:
 
 def _change(change: Comparison) -> str:
     shown = change.verdict in ("better", "worse")
-    return numbers(change, detectable=False) + ("" if shown else f", {said(change)}")
+    return numbers(change, failures=False, detectable=False) + ("" if shown else f", {said(change)}")
 
 
 def lambda_fashion() -> Sweep:

@@ -35,6 +35,16 @@ class EvidenceData:
         return regularity.measure(tables.at_one_rate(self.tables))
 
     @cached_property
+    def measured_controls(self) -> dict[str, regularity.Arms]:
+        """The same of their controls, without the arms that they control."""
+        names = [controls.name_of(table.sweep.name) for table in tables.at_one_rate(self.tables)]
+        measured = regularity.measure(self.tables[name] for name in names if name in self.tables)
+        return {
+            name: {label: (arm, trials) for label, (arm, trials) in arms.items() if arm.config.control != "none"}
+            for name, arms in measured.items()
+        }
+
+    @cached_property
     def correlations(self) -> dict[regularity.Key, Comparison]:
         """The same, compared with SGD's."""
         return regularity.compare(self.measured)

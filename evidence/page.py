@@ -7,18 +7,20 @@ python -m evidence.page --check    exit with 1 if what is written differs from w
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evidence import TRIALS, figures, regularity
-from evidence.claims import NOT_TESTED
+import riesz
+from evidence import TRIALS, figures, not_tested, regularity
 from evidence.claims_table import claims_table
 from evidence.data import EvidenceData, read
+from evidence.reproduce import machines
 from evidence.results_section import results_sections
 from evidence.summary import summary
 from riesz_lab.report.figure import Figure
 from riesz_lab.report.picture import draw
-from riesz_lab.sweeps import costs, sweep
+from riesz_lab.utils.amounts import count
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -40,23 +42,28 @@ def text(trials: Path = TRIALS) -> str:
 INTRODUCTION = (
     "Everything on this page is computed from the raw trials in `evidence/trials` by `make evidence`. Questions, arms,"
     " seeds, tests and the stopping rule are those of [the protocol](../evidence/PROTOCOL.md). It was written before"
-    " all trials but six; what was changed since, among it the tests of controls and of regularity, is listed there"
-    " with what had been seen. A verdict counts when all trials of its sweep are complete."
+    " all but six of the trials, and lists every later change, such as the tests of controls and of regularity, with"
+    " what had been seen by then. A verdict counts when all trials of its sweep are complete."
 )
 
 HOW_TO_READ = (
-    "Differences in points of test accuracy after the last epoch, with 95% intervals. Verdicts on a metric are"
-    " corrected for all comparisons of a sweep, those on changes of a difference for all metrics; intervals are not,"
-    " nor what is detectable: the least difference that one test alone shows with 80% power. So where the verdict is"
-    ' undecided, an interval may exclude zero, or lie within the margin of 0.2 points: the test for "equal" is'
-    ' corrected too. Undecided is "no evidence" in the sentences of the results.'
+    "Differences are in percentage points of test accuracy after the last epoch, with 95% intervals. Verdicts are"
+    " corrected for multiple comparisons (Holm): over all comparisons of a sweep, or, for the change of a difference,"
+    " over all metrics. Intervals are not corrected, so that of an undecided comparison may exclude zero or lie within"
+    ' the margin of 0.2 points. "Equal" means within the margin, not zero: its interval may exclude zero too, and on'
+    ' MNIST, where errors are few, the margin is wide. "Detectable alone" is the smallest difference that one'
+    ' uncorrected test finds with 80% power. The sentences under Results say "no evidence" for undecided, and "no'
+    ' difference larger than 0.20 points" for equal within 0.2 points.'
 )
+
+_SLOWEST = float(riesz.SobolevTilde(lam=1, scale=20).symbol(100)[1])
 
 READINGS = (
     'SobolevTilde at "lam, as scale" is `SobolevTilde(lam=1, scale=lam)`, f + lam G f, one of two readings of the'
     " paper; the argument `lam` stays 1. At 1 its smoothing is nearly the mean over channels"
     " ([why](theory.md#facts-worth-knowing-before-choosing-lam)), so it is nearly ReweightedL2 at the same lam: read"
-    " the two as one finding. Metrics that smooth between neighbours, at small `lam`, were not run here."
+    f" the two as one finding. At scale 20 it also amplifies the slowest wave along the channels, by {_SLOWEST:.1f}."
+    " Metrics that smooth between neighbours, at small `lam`, were not run here."
 )
 
 RESULTS = (
@@ -91,17 +98,11 @@ def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
         "## Regularity of trained weights",
         "",
         *figures.as_markdown(figures.REGULARITY, drawn),
-        *regularity.section(data.measured, data.correlations),
-        "## Not tested here",
-        "",
-        "| experiment | sweep | trials | on two cores | on one GPU |",
-        "| --- | --- | --- | --- | --- |",
-        *(_cost(what, name) for what, name in NOT_TESTED),
-        "",
-        f"Estimates: {costs.MEASURED_ON}; GPU {costs.GPU_ASSUMED}.",
-        "",
+        *regularity.section(data.measured, data.correlations, data.measured_controls),
+        *not_tested.section(data.tables),
         "## Repeat it",
         "",
+        *_machines(data),
         "`make reproduce ID=a570b30e31c1` trains a trial again and compares it with the stored one: bit for bit on a"
         " machine of the same kind, else within the spread of seeds. It needs the dataset (`riesz data list`); trials"
         " of regimes were trained on JPEG copies of CIFAR-10, which are not in this repository, and repeat bit for bit"
@@ -113,10 +114,16 @@ def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
     return "\n".join(lines)
 
 
-def _cost(what: str, name: str) -> str:
-    configs = sweep(name).all_configs()
-    cpu, gpu = (costs.format_sum([hours(c) for c in configs]) for hours in (costs.cpu_hours, costs.gpu_hours))
-    return f"| {what} | `{name}` | {len(configs)} | {cpu} | {gpu} |"
+def _machines(data: EvidenceData) -> Iterator[str]:
+    """What the trials were trained on: bits depend on it."""
+    counted = Counter(machines(trial) for trial in data.store.trials)
+    if counted:
+        trained = "; ".join(f"{machine}: {count(n, 'trial')}" for machine, n in counted.most_common())
+        crossing = (
+            " Where the trials of a pair come from both, they differ in rounding too." if len(counted) > 1 else ""
+        )
+        yield f"Trained on {trained}; one thread each.{crossing}"
+        yield ""
 
 
 def _read(file: Path) -> bytes:

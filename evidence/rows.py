@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterator
 
 from riesz_lab.statistics import Comparison
 from riesz_lab.sweeps import ArmResult, SweepResult
 
 
-def metrics(table: SweepResult) -> Iterable[ArmResult]:
+def metrics(table: SweepResult) -> Iterator[ArmResult]:
     """The rows that are compared and have a metric; SGD at another rate is none."""
     return (row for row in table.rows.values() if row.comparison is not None and row.arm.config.metric != "identity")
 
@@ -35,3 +35,16 @@ def train_accuracy(row: ArmResult) -> float | None:
     results = (trial.result for trial in row.trials.values() if trial.status == "finished")
     known = [one.last["train_accuracy"] for one in results if one and one.last and "train_accuracy" in one.last]
     return statistics.fmean(known) if known else None
+
+
+def lengthening(row: ArmResult) -> tuple[float, float] | None:
+    """The least and greatest factor by which the metric lengthens a layer's gradient: of all trials, medians over
+    epochs."""
+    by_layer: dict[tuple[Hashable, str], list[float]] = {}
+    for seed, trial in row.trials.items():
+        for epoch in trial.updates():
+            for name, layer in epoch["layers"].items():
+                if layer.get("ratio") is not None:  # null where a gradient was zero or not finite
+                    by_layer.setdefault((seed, name), []).append(layer["ratio"])
+    medians = list(map(statistics.median, by_layer.values()))
+    return (min(medians), max(medians)) if medians else None

@@ -14,9 +14,12 @@ from riesz_lab.report.figures.regimes import best_rate, regime_maps
 from riesz_lab.report.published import published
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.sweeps import ArmResult, SweepResult
+from riesz_lab.sweeps.controls import CONTROLS
 
 SMALL, LARGE, PAPER_RATE = 8, 128, 0.1
 """The batch sizes and the rate at which the paper's gain is largest and smallest."""
+
+WHERE = f"on CIFAR-10 at batch {SMALL} and learning rate {PAPER_RATE:g}, where the paper gains most"
 
 MORE = {"better": "higher", "worse": "lower", "no difference": "no difference"}
 """Not "gains more": a loss that is smaller is no gain."""
@@ -135,6 +138,9 @@ def _verdict(one: SmallBatches) -> str:
     more = ""
     if one.more.interval is not None:
         more = f"; the difference minus that at batch {LARGE}: {points(one.more.difference)}, {interval(one.more)}"
+    if one.at_sgd_rate is not None:
+        now = one.at_sgd_rate.now
+        more += f"; at {one.sgd_rate:g}, SGD's best rate: {said(now)}, {numbers(now)}"
     return ", ".join([f"{one.outcome} ({_against_paper(one)}{more})", *_rate_conclusion(one)])
 
 
@@ -172,7 +178,7 @@ def _all_cells(table: SweepResult) -> str:
     rows = list(metrics(table))
     line = f"All batch sizes and rates: {count_verdicts(rows)}"
     for verdict in ("better", "worse"):
-        if cells := [f"{row.arm.label} ({numbers(c)})" for row in rows if (c := compared(row)).verdict == verdict]:
+        if cells := [_cell(row, rows) for row in rows if compared(row).verdict == verdict]:
             line += f"; {verdict}: {', '.join(cells)}"
     if detectable := [100 * c.detectable for row in rows if (c := compared(row)).detectable is not None]:
         line += f"; detectable alone: {min(detectable):.2f} to {max(detectable):.2f} points"
@@ -183,15 +189,58 @@ def _all_cells(table: SweepResult) -> str:
     return line
 
 
-def in_short(table: SweepResult) -> str:
-    """The same in a sentence; a contrast with large batches, where one is shown, in words."""
+def _cell(row: ArmResult, rows: list[ArmResult]) -> str:
+    """An arm with its difference, and with that of the other metric at the same batch size and rate."""
+    others = [
+        f"{other.arm.label}: {said(compared(other))}, {numbers(compared(other), detectable=False)}"
+        for other in rows
+        if other is not row and other.arm.baseline == row.arm.baseline
+    ]
+    return f"{row.arm.label} ({'; '.join([numbers(compared(row)), *others])})"
+
+
+def unlikely_to_show(table: SweepResult) -> bool:
+    """Whether a gain as large as the paper's would most likely have gone unseen, for every metric."""
+    return all(one.small.detectable is not None and one.small.detectable > one.published for one in read(table))
+
+
+def in_short(table: SweepResult, controlled: SweepResult | None = None) -> str:
+    """The same in a sentence; a contrast with large batches, where one is shown, in words.
+
+    Args:
+        table: the sweep.
+        controlled: its controls, if a metric differs.
+    """
     order = {"better": "higher than", "worse": "lower than", "no difference": "within the margin of"}
     found = []
     for one in read(table):
         size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}"
         if one.order in order:
             size += f"; {order[one.order]} that at batch {LARGE}"
+        if one.at_sgd_rate is not None:
+            now = one.at_sgd_rate.now
+            size += f"; at {one.sgd_rate:g}, SGD's best rate: {said(now)}, {numbers(now, detectable=False)}"
         found.append(", ".join([f"{one.metric} {one.outcome} ({size})", *_rate_conclusion(one)]))
-    where = f"On CIFAR-10 with ResNet-20 at batch {SMALL} and rate {PAPER_RATE:g}, where the paper gains most"
-    what = "differences to SGD in points, with 95% intervals"
-    return f"{where} ({what}): {'; '.join(found)}; at all batch sizes and rates, {count_verdicts(metrics(table))}."
+    config = next(metrics(table)).arm.config
+    here = (
+        f"there ResNet-56; here ResNet-20, {config.train_limit:,} images and {config.epochs} epochs; differences from"
+        " SGD in points, with 95% intervals"
+    )
+    counted = f"at all batch sizes and rates, {count_verdicts(metrics(table))}{_differing(table, controlled)}"
+    return f"{WHERE[0].upper()}{WHERE[1:]} ({here}): {'; '.join(found)}; {counted}."
+
+
+def _differing(table: SweepResult, controlled: SweepResult | None) -> str:
+    """Which arms differ, each with what a kept norm leaves of it."""
+    named = []
+    for row in metrics(table):
+        if (verdict := compared(row).verdict) in ("better", "worse"):
+            config = row.arm.config
+            where = f"{type(riesz.metric(config.metric)).__name__} at batch {config.batch_size} and {config.lr:g}"
+            text = f"{verdict}: {where} ({numbers(compared(row))})"
+            kept = controlled and controlled.rows.get(f"{row.arm.label}, {CONTROLS['norm']}")
+            if kept and controlled and controlled.complete:
+                now = compared(kept)
+                text += f", with the norm of the gradient kept {said(now)} ({numbers(now, detectable=False)})"
+            named.append(text)
+    return "".join(f"; {text}" for text in named)

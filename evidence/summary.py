@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from evidence import controls, small_batches, sweeps
 from evidence.data import EvidenceData
 from evidence.rows import compared, metrics
@@ -11,44 +13,79 @@ from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.sweeps.paper import CHANCE
 
+MAKERS = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
+"""The sweeps of the two-layer CNN in which metrics meet SGD at the same rate."""
+
 TWO_LAYERS = (
-    "ReweightedL2 and SobolevTilde at lam 1, 5 and 20 on a two-layer CNN like the paper's, against SGD at the same rate"
+    "On a two-layer CNN like the paper's (Fashion-MNIST, MNIST, and Fashion-MNIST without momentum and weight decay),"
+    " `ReweightedL2(lam)` and `SobolevTilde(lam=1, scale=lam)` with lam up to 20, against SGD at the same learning rate"
 )
+
+TUNED = "At lam = 1 on Fashion-MNIST, each method at the learning rate chosen for it on held-out images"
+
+SMALL_BATCHES = "Whether small batches gain most on CIFAR-10 is undecided: its trials are not complete."
 
 
 def summary(data: EvidenceData) -> list[str]:
-    """What the complete sweeps say; how much was run; and what was not."""
+    """Whether it helps; what the complete sweeps say; how much was run, and what was not."""
     by_name = data.tables
-    makers = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
-    at_one_rate = select(by_name, *makers)
-    controlled = [by_name[name] for make in makers if (name := controls.name_of(make().name)) in by_name]
+    at_one_rate = select(by_name, *MAKERS)
+    controlled = [by_name[name] for make in MAKERS if (name := controls.name_of(make().name)) in by_name]
     tuned, regimes = by_name[sweeps.tuned_fashion().name], by_name[sweeps.regimes().name]
-    small = "Whether small batches gain most on CIFAR-10 is undecided: its trials are not complete."
+    of_regimes = by_name.get(controls.name_of(regimes.sweep.name))
     return [
+        _headline(at_one_rate, tuned, regimes),
         _against_sgd(TWO_LAYERS, at_one_rate, MISSING) + _norm_kept(controlled) + ".",
-        _against_sgd(
-            "At lam 1 on Fashion-MNIST, each at the rate chosen on held-out images",
-            [tuned],
-            data.why_not_tuned or MISSING,
-        )
-        + ".",
-        small_batches.in_short(regimes) if is_decided(regimes) else small,
-        _amount(data),
-        "At these settings the two metrics are nearly the same operator, so that their results are one finding rather"
-        " than two; the paper's ResNet-56 and VGG-16 on all of CIFAR-10, its segmentation and its image synthesis were"
-        " not trained here.",
+        _against_sgd(TUNED, [tuned], data.why_not_tuned or MISSING) + ".",
+        small_batches.in_short(regimes, of_regimes) if is_decided(regimes) else SMALL_BATCHES,
+        f"{_amount(data)}; at lam = 1 the two metrics are nearly the same operator, so their results count as one"
+        " finding, not two; the paper's ResNet-56 and VGG-16 on all of CIFAR-10, its segmentation and its image"
+        " synthesis were not trained here.",
     ]
+
+
+def _headline(at_one_rate: list[SweepResult], tuned: SweepResult, regimes: SweepResult) -> str:
+    """Does it help? In the comparisons that the sentences below count."""
+    rows = [row for table in (*at_one_rate, tuned, regimes) if is_decided(table) for row in _new(table)]
+    if not rows:
+        return "Whether a metric improves test accuracy over SGD is undecided: no sweep is complete."
+    better = [row for row in rows if compared(row).verdict == "better"]
+    parts = [
+        f"A metric is shown to improve test accuracy over SGD in {len(better) or 'none'} of our {len(rows)} comparisons"
+    ]
+    at_one = [row for table in at_one_rate if is_decided(table) for row in metrics(table) if _lam(row) == "1"]
+    ends = [one.interval[1] for row in at_one if (one := compared(row)).interval is not None]
+    if ends and not better:
+        parts.append(f"at lam = 1 on the two-layer CNN, 95% intervals end at {points(max(ends))} points or below")
+    if is_decided(regimes) and small_batches.unlikely_to_show(regimes):
+        parts.append(f"{small_batches.WHERE}, our runs are too few and too short to detect a gain of that size")
+    return f"{'; '.join(parts)}."
+
+
+def _lam(row: ArmResult) -> str:
+    """The lam in an arm's label; empty if there is none."""
+    found = re.search(r"lam = ([\d.]+)", row.arm.label)
+    return found[1] if found else ""
+
+
+def _new(table: SweepResult) -> list[ArmResult]:
+    """The metrics of a table, without comparisons that repeat those of another."""
+    return [row for row in metrics(table) if not sweeps.repeats_lambda_fashion(table.sweep, row.arm)]
 
 
 def _against_sgd(setting: str, tables: list[SweepResult], why_not: str) -> str:
     """How many comparisons of the sweeps that are complete came out which way, and the range of their differences."""
-    rows = [(table.sweep, row) for table in tables if is_decided(table) for row in metrics(table)]
-    if not rows:
+    complete = [table for table in tables if is_decided(table)]
+    if not complete:
         return f"{setting}, nothing is decided yet: {why_not}"
-    new = [row for sweep, row in rows if not sweeps.repeats_lambda_fashion(sweep, row.arm)]
+    new = [row for table in complete for row in _new(table)]
     if not new:
         return f"{setting}: all chose the rate above, so that trials and verdicts are those above"
-    repeated = "" if len(new) == len(rows) else "; where both sides chose the rate above, the trials are those above"
+    repeated = (
+        ""
+        if len(new) == sum(len(list(metrics(table))) for table in complete)
+        else ("; where both sides chose the rate above, the trials are those above")
+    )
     return f"{setting}: {_outcomes(new)}{repeated}"
 
 
@@ -57,13 +94,21 @@ def _norm_kept(tables: list[SweepResult]) -> str:
     if not tables or not all(map(is_decided, tables)):
         return ""
     kept = [row for table in tables for row in metrics(table) if row.arm.config.control == "norm"]
-    return f"; what differs, with the norm of the gradient kept: {_outcomes(kept)}"
+    return (
+        f"; the {len(kept)} that differ, trained again with the gradient rescaled to its plain norm: {_outcomes(kept)},"
+        " which cannot tell a bad direction from a shorter step"
+    )
 
 
 def _outcomes(rows: list[ArmResult]) -> str:
+    """Their verdicts, with the lam of what is better or worse, and the range of their differences."""
+    text = count_verdicts(rows)
+    for verdict in ("better", "worse"):
+        lams = dict.fromkeys(_lam(row) for row in rows if compared(row).verdict == verdict)
+        if lams and all(lams) and len({_lam(row) for row in rows}) > 1:
+            text += f"; {verdict} only at lam = {' and '.join(lams)}"
     found = [one.difference for row in rows if (one := compared(row)).n]
-    sizes = f" (mean differences {points(min(found))} to {points(max(found))} points)" if found else ""
-    return count_verdicts(rows) + sizes
+    return text + (f"; mean differences {points(min(found))} to {points(max(found))} points" if found else "")
 
 
 def _amount(data: EvidenceData) -> str:
@@ -73,8 +118,8 @@ def _amount(data: EvidenceData) -> str:
     failed = sum(score is None or score <= CHANCE for score in scores)
     hours = sum(map(_hours, data.store.trials))
     return (
-        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training;"
-        f" {failed} of them diverged or collapsed."
+        f"{len(complete)} of {len(ids) + unknown} planned trials are complete, after {hours:.1f} hours of training on"
+        f" one core each; {failed or 'none'} of them diverged or collapsed"
     )
 
 

@@ -10,7 +10,7 @@ from evidence import figures, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
 from evidence.data import read
-from evidence.summary import TWO_LAYERS
+from evidence.summary import TUNED, TWO_LAYERS
 from evidence.tables import TUNING, grid
 
 from evidence_trials import SEARCH, store, store_arm
@@ -45,20 +45,36 @@ def test_a_claim_is_confirmed_denied_contradicted_or_undecided(tmp_path):
 
 def test_the_summary_leads_with_how_many_comparisons_are_better_also_if_none_is(tmp_path):
     def lead():
-        return page.text(tmp_path).splitlines()[2]
+        return page.text(tmp_path).splitlines()[2:4]
 
-    start = f"- {TWO_LAYERS}"
-    assert lead() == f"{start}, nothing is decided yet: trials are missing."
+    start, helps = f"- {TWO_LAYERS}", "- A metric is shown to improve test accuracy over SGD in"
+    undecided = "- Whether a metric improves test accuracy over SGD is undecided: no sweep is complete."
+    assert lead() == [undecided, f"{start}, nothing is decided yet: trials are missing."]
     store(tmp_path, sweeps.lambda_fashion(), {"ReweightedL2 lam = 20": -0.01})
-    counted = "0 of 6 comparisons better, 1 worse, 5 equal within 0.2 points (mean differences -1.00 to +0.00 points)"
-    assert lead() == f"{start}: {counted}."
+    worse = "1 worse, 5 equal within 0.2 points; worse only at lam = 20; mean differences -1.00 to +0.00 points."
+    assert lead()[0].startswith(
+        f"{helps} none of our 6 comparisons; at lam = 1 on the two-layer CNN, 95% intervals end"
+    )
+    assert lead()[1] == f"{start}: 0 of 6 comparisons better, {worse}"
     for label, score in {"SGD (lam = 0)": 0.8, "ReweightedL2 lam = 5": 0.803}.items():
         store_arm(tmp_path, sweeps.lambda_mnist(), label, score)
-    assert lead() == f"{start}: {counted}."  # that of an incomplete sweep is not counted
+    assert lead()[1] == f"{start}: 0 of 6 comparisons better, {worse}"  # that of an incomplete sweep is not counted
     store(tmp_path, sweeps.lambda_mnist(), {"ReweightedL2 lam = 1": 0.001, "ReweightedL2 lam = 5": -0.001})
     better = "1 of 12 comparisons better (1 of them by no more than 0.2 points)"
     worse = "2 worse (1 of them by no more than 0.2 points)"
-    assert lead().startswith(f"{start}: {better}, {worse}, 9 equal within 0.2 points (")
+    where = "better only at lam = 1; worse only at lam = 20 and 5"
+    assert lead()[0] == f"{helps} 1 of our 12 comparisons."
+    assert lead()[1].startswith(f"{start}: {better}, {worse}, 9 equal within 0.2 points; {where}; ")
+
+
+def test_the_summary_says_where_a_gain_of_the_papers_size_would_have_gone_unseen(tmp_path):
+    sweep = sweeps.regimes()
+    unseen = "where the paper gains most, our runs are too few and too short to detect a gain of that size."
+    store(tmp_path, sweep, {})
+    assert not page.text(tmp_path).splitlines()[2].endswith(unseen)
+    for label in ("b8 lr 0.1 SGD + SobolevTilde", "b8 lr 0.1 SGD + ReweightedL2"):
+        store_arm(tmp_path, sweep, label, 0.8, spread=0.05)
+    assert page.text(tmp_path).splitlines()[2].endswith(unseen)
 
 
 def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tmp_path):
@@ -71,18 +87,18 @@ def test_a_gain_that_a_longer_step_explains_is_told_from_one_that_it_does_not(tm
     store_arm(tmp_path, sweeps.plain_sgd(), "plain SGD 0.2", 0.81, spread=0.005)
     lines = dict(line.split(": ", 1) for line in conclusion(tmp_path, sweeps.plain_sgd_matched))
     assert lines["ReweightedL2 lam = 1"].startswith(
-        "the gain is step length; +1.00 above; against plain SGD 0.02 equal within 0.2 points (+0.00, "
+        "the gain is step length; +1.00 in plain-sgd; against plain SGD 0.02: equal within 0.2 points (+0.00, "
     )
     assert lines["ReweightedL2 lam = 5"].startswith(
-        "part of the gain is step length; +2.00 above; against plain SGD 0.06 better (+1.00, "
+        "part of the gain is step length; +2.00 in plain-sgd; against plain SGD 0.06: better (+1.00, "
     )
     assert lines["ReweightedL2 lam = 20"].startswith(
-        "open whether the gain is more than step length; +1.00 above; against plain SGD 0.2 undecided ("
+        "open whether the gain is more than step length; +1.00 in plain-sgd; against plain SGD 0.2: undecided ("
     )
     assert lines["SobolevTilde lam = 5, as scale"].startswith("the gain is no larger than the margin: nothing to")
     store_arm(tmp_path, sweeps.plain_sgd(), "plain SGD 0.06", 0.8)
     lines = dict(line.split(": ", 1) for line in conclusion(tmp_path, sweeps.plain_sgd_matched))
-    assert lines["ReweightedL2 lam = 5"].startswith("the gain is more than step length; +2.00 above")
+    assert lines["ReweightedL2 lam = 5"].startswith("the gain is more than step length; +2.00 in plain-sgd")
 
 
 def test_a_control_in_which_trials_diverged_attributes_nothing(tmp_path):
@@ -113,10 +129,12 @@ def test_a_gain_at_tuned_rates_counts_once_that_at_the_papers_rate_is_known(tmp_
     store(tmp_path, sweeps.lambda_fashion(), {"SobolevTilde lam = 1, as scale": 0.01})
     tilde, reweighted = conclusion(tmp_path, sweeps.tuned_fashion)
     assert tilde.startswith(
-        "SGD + SobolevTilde: the gain is a matter of the rate; +1.00 above; at rate 0.02 against SGD at 0.02, equal"
+        "SGD + SobolevTilde: the gain is a matter of the rate; +1.00 in lambda-fashion; at rate 0.02 against SGD at"
+        " 0.02: equal"
     )
     assert reweighted.startswith(
-        "SGD + ReweightedL2: a gain here; above equal within 0.2 points; at rate 0.02 against SGD at 0.02, better (+1.0"
+        "SGD + ReweightedL2: a gain here; in lambda-fashion equal within 0.2 points; at rate 0.02 against SGD at 0.02:"
+        " better (+1.0"
     )
 
 
@@ -134,8 +152,7 @@ def test_the_very_trials_of_another_claim_are_no_second_finding(tmp_path, sgds_r
     section = text.split("### tuned-fashion\n")[1].split("###")[0]
     assert ("- SGD + ReweightedL2: the trials of lambda-fashion at lam = 1; see there." in section) == same
     counted = ": all chose the rate above, so that trials and verdicts are those above."
-    chosen = "- At lam 1 on Fashion-MNIST, each at the rate chosen on held-out images"
-    assert f"{chosen}{counted if same else ': 1 of 2 comparisons'}" in text
+    assert f"- {TUNED}{counted if same else ': 1 of 2 comparisons'}" in text
     alt = next(iter(figures.figures(read(tmp_path)).values())).alt
     assert ("tuned-fashion" in alt) != same
     assert ("### tuned-fashion-controls" in text) != same  # one control, in the sweep that has the trials
@@ -175,7 +192,7 @@ def test_an_arm_that_diverges_at_every_rate_is_named(tmp_path):
 def test_trials_that_tune_are_planned_and_shown(tmp_path):
     store_tuning(tmp_path, 0.02)
     lines = page.text(tmp_path).splitlines()
-    assert lines[5].startswith("- 30 of 229 planned trials are complete")
+    assert lines[6].startswith("- 30 of 229 planned trials are complete")
     means = " | ".join(f"{80.01 - 100 * abs(rate - 0.02):.2f}" for rate in RATES)  # of two seeds, by rate
     assert f"| SGD | {means} | 0.02 |" in lines
     precision = (
@@ -183,7 +200,7 @@ def test_trials_that_tune_are_planned_and_shown(tmp_path):
     )
     assert any(line.startswith(f"{precision} 1.3 points: ") for line in lines)  # of 80.01%
     store(tmp_path, read(tmp_path).tables["evidence-tuned-fashion"].sweep, {})
-    assert page.text(tmp_path).splitlines()[5].startswith("- 45 of 229 planned trials")
+    assert page.text(tmp_path).splitlines()[6].startswith("- 45 of 229 planned trials")
 
 
 BEST = "b8 lr 0.03 SGD"
@@ -217,7 +234,7 @@ def test_the_gain_of_small_batches_is_read_at_the_rates_that_suit_too(
     assert reweighted.startswith("ReweightedL2: equal within 0.2 points; ")
     assert "the paper's +1.50 is outside the interval" in reweighted
     assert "matter of the rate" not in reweighted
-    summary = page.text(tmp_path).splitlines()[4]
+    summary = page.text(tmp_path).splitlines()[5]
     assert ": SobolevTilde confirmed in direction (+1.45, " in summary
     assert f"), {outcome}; ReweightedL2 equal within 0.2 points (" in summary
 
@@ -289,9 +306,9 @@ def test_trials_that_diverged_are_counted_and_conclude_nothing(tmp_path):
     for config in sweep.configs(sweep["b8 lr 0.1 SGD"]):
         diverge(store_trial(tmp_path, config))
     page_text = page.text(tmp_path)
-    complete = "90 of 229 planned trials are complete, after 0.0 hours of training"
-    assert f"{complete}; 5 of them diverged or collapsed." in page_text
-    no_claim = "no claim (no pair of scores; failed: 0 of 5, of the baseline's 5; the paper: +1.45); Rew"
+    complete = "90 of 229 planned trials are complete, after 0.0 hours of training on one core each"
+    assert f"{complete}; 5 of them diverged or collapsed;" in page_text
+    no_claim = "no claim (no pair of scores; failed: 0 of 5, of the baseline's 5; the paper: +1.45; at 0.03, SGD's"
     assert f": SobolevTilde {no_claim}" in page_text
     assert "| b8 lr 0.1 SGD | 5/5, 5 diverged |  | - |" in page_text
     assert "nan" not in page_text

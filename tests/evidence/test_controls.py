@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from evidence import controls, figures, page, sweeps
+from evidence.attribution import Attribution
 from evidence.data import read
 
 from evidence_trials import SEARCH, store, store_arm
 from riesz_lab.errors import ConfigError
+from riesz_lab.statistics import paired
 from stored import store_trial
 
 
@@ -36,17 +38,21 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
     row = next(line for line in page.text(tmp_path).splitlines() if "where [lambda-fashion]" in line)
     to_sgd = "against SGD (lam = 0))**: with the norm kept, against SGD (lam = 0),"
     assert f"15 of 15 | **ReweightedL2 lam = 20 (worse, -1.00 {to_sgd} equal within 0.2 points (+0.00, " in row
-    assert "); what is left is within the margin (changed by +1.00, " in row.partition("<br>")[0]
-    assert f")<br>**{tilde} (worse, -2.00 {to_sgd} worse (-2.00, " in row
-    assert "; a difference remains (changed by +0.00, " in row
-    assert ", equal within 0.2 points); random against true order of the channels: better (+1.50" in row
+    assert "); what is left is within the margin (a change of +1.00, " in row.partition("<br>")[0]
+    assert f"<br>**{tilde} (worse, -2.00 {to_sgd} worse (-2.00, " in row
+    assert "; worse with and without the norm kept (a change of +0.00, " in row
+    trained = "on training images 93.00% (without the norm kept 93.00%, SGD (lam = 0) 93.00%)"
+    longer = "the metric makes gradients 1.1 to 1.1 times as long, a factor that the control removes"
+    order = "random against true order of the channels: better (+1.50"
+    assert f", equal within 0.2 points); {trained}; {longer}; {order}" in row
     for left, concluded in (
-        (-0.03, "the difference remains and is larger (changed by -1.00, "),
-        (-0.021, "a difference remains (changed by -0.10, "),
-        (-0.01, "part of the difference remains (changed by +1.00, "),
-        (-0.001, "what is left is within the margin (changed by +1.90, "),
-        (0.001, "what is left is within the margin (changed by +2.10, "),
-        (0.01, "the difference is reversed (changed by +3.00, "),
+        (-0.03, "the difference is larger (a change of -1.00, "),
+        (-0.021, "worse with and without the norm kept (a change of -0.10, "),
+        (-0.019, "a smaller difference remains; the change is within the margin (a change of +0.10, "),
+        (-0.01, "part of the difference remains (a change of +1.00, "),
+        (-0.001, "what is left is within the margin (a change of +1.90, "),
+        (0.001, "what is left is within the margin (a change of +2.10, "),
+        (0.01, "the difference is reversed (a change of +3.00, "),
     ):
         store(tmp_path, found, worse | {f"{tilde}, norm kept": left, f"{tilde}, channels permuted": -0.021})
         row = next(line for line in page.text(tmp_path).splitlines() if "where [lambda-fashion]" in line)
@@ -54,13 +60,32 @@ def test_what_differs_gets_controls_once_its_sweep_is_complete(tmp_path):
         assert "order of the channels: worse, yet by no more than 0.2 points (-0.10, " in row
     store_arm(tmp_path, found, f"{tilde}, norm kept", -0.01 + 0.8, spread=0.02)
     row = next(line for line in page.text(tmp_path).splitlines() if "where [lambda-fashion]" in line)
-    assert "; what becomes of the difference is open (changed by +1.00, " in row
-    assert ", undecided); random against true order" in row
+    assert "; what becomes of the difference is open (a change of +1.00, " in row
+    assert f", undecided); {trained}; {longer}; random against true order" in row
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        ((-50, -30, -10, -40, -20), (-17, -17, -16, -18, -17), "it is still there, within the margin; open whether it"),
+        ((-300, -310, -290, -305, -295), (-20, 10, -40, 25, -30), "it changed; open what is left of it"),
+        ((-40, -30, -20, -35, -25), (-20, 10, -40, 25, -30), "what becomes of the difference is open"),
+    ],
+)
+def test_an_open_control_says_what_of_it_is_known(then, now, said):
+    """By seed, in hundredths of a point: one that is there and small, one that changed, and one of which neither is."""
+
+    def against(before, after):
+        return paired(*(dict(enumerate(value / 1e4 for value in side)) for side in (before, after)), margin=0.002)
+
+    one = Attribution(against([0] * 5, then), against([0] * 5, now), against(then, now))
+    assert one.fate == "open"
+    assert controls._open(one).startswith(said)
 
 
 def test_the_summary_and_the_figure_tell_what_a_kept_norm_leaves_once_all_such_controls_are_complete(tmp_path):
     def lead():
-        return page.text(tmp_path).splitlines()[2]
+        return page.text(tmp_path).splitlines()[3]
 
     worse = {"ReweightedL2 lam = 20": -0.01}
     for make in (sweeps.lambda_fashion, sweeps.lambda_mnist):
@@ -70,8 +95,9 @@ def test_the_summary_and_the_figure_tell_what_a_kept_norm_leaves_once_all_such_c
         assert "norm" not in lead()
         found = controls._stored(make().name, tmp_path)
         store(tmp_path, found, worse | {"ReweightedL2 lam = 20, norm kept": kept})
-    counted = "0 of 2 comparisons better, 1 worse, 1 equal within 0.2 points (mean differences -1.00 to +0.00 points)."
-    assert lead().endswith(f" points); what differs, with the norm of the gradient kept: {counted}")
+    counted = "0 of 2 comparisons better, 1 worse, 1 equal within 0.2 points; mean differences -1.00 to +0.00 points"
+    trained = "; the 2 that differ, trained again with the gradient rescaled to its plain norm: "
+    assert lead().endswith(f"{trained}{counted}, which cannot tell a bad direction from a shorter step.")
     alt = figures.figures(read(tmp_path))[figures.DIFFERENCES].alt
     assert "lambda-fashion-controls: 0 of 1 comparisons better, 1 worse;" in alt
 

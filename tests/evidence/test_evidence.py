@@ -10,13 +10,15 @@ from dataclasses import replace
 import matplotlib
 import pytest
 import torch
-from evidence import figures, page, regularity, reproduce, sweeps
+from evidence import figures, not_tested, page, regularity, reproduce, sweeps
 from evidence.claims import CLAIMS
 from evidence.collect import collect
 from evidence.data import read
+from evidence.rows import metrics
 from evidence.tables import search
 from safetensors.torch import save_file
 
+from evidence_trials import store
 from riesz_lab.errors import LabError
 from riesz_lab.store import Store
 from riesz_lab.sweeps import results
@@ -36,13 +38,39 @@ def test_no_weights_are_published_and_the_trials_stay_small():
     assert sum(file.stat().st_size for file in files) <= 20e6
 
 
-def test_page_and_figures_are_recomputed_from_the_trials():
-    for name, content in page.files().items():
-        written = (page.DOCS / name).read_bytes()
-        drawn_by = re.search(rb"Matplotlib v([\d.]+)", written)
-        if drawn_by and drawn_by[1].decode() != matplotlib.__version__:
-            continue  # another release draws other bytes; every number of the figures stands in the page's tables too
-        assert written == content, f"docs/{name} is not what the trials say; run `make evidence`"
+def test_the_page_is_recomputed_from_the_trials():
+    written = (page.DOCS / "evidence.md").read_bytes()
+    assert written == page.files()["evidence.md"], "docs/evidence.md is not what the trials say; run `make evidence`"
+
+
+def test_its_figures_are_recomputed_from_the_trials():
+    """To the byte, by the matplotlib that `make` installs: another one draws other bytes."""
+    pinned = re.search(r"^matplotlib==([\d.]+)", (page.ROOT / "constraints.txt").read_text(), re.M)[1]
+    if matplotlib.__version__ != pinned:
+        pytest.skip(f"matplotlib {matplotlib.__version__} is installed, and the figures are drawn by {pinned}")
+    pictures = {name: content for name, content in page.files().items() if name != "evidence.md"}
+    assert len(pictures) == 4
+    for name, content in pictures.items():
+        assert (page.DOCS / name).read_bytes() == content, (
+            f"docs/{name} is not what the trials say; run `make evidence`"
+        )
+
+
+@pytest.mark.parametrize("recipe", ["fashion-cnn", "mnist-cnn", "evidence-regimes"])
+def test_the_page_is_not_that_of_trials_of_which_one_score_is_a_tenth_of_a_point_higher(tmp_path, recipe):
+    trials = shutil.copytree(page.TRIALS, tmp_path / "trials")
+    shown = {row.arm.config.group for table in read(trials).tables.values() for row in table.rows.values()}
+    trial = next(one for one in Store(trials).trials if one.config.recipe == recipe and one.config.group in shown)
+    _raise_score(trial)
+    assert page.text(trials) != page.text(page.TRIALS)
+
+
+def _raise_score(trial):
+    """By a tenth of a point."""
+    file = trial.path / "result.json"
+    result = json.loads(file.read_text())
+    result["last"]["test_accuracy"] += 0.001
+    file.write_text(json.dumps(result))
 
 
 def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
@@ -51,10 +79,7 @@ def test_a_score_changed_by_a_tenth_of_a_point_changes_the_page(tmp_path):
     before = _means(page.text(trials))
     one_of_each = {trial.config.group: trial for trial in Store(trials).trials if trial.status == "finished"}
     for trial in one_of_each.values():
-        file = trial.path / "result.json"
-        result = json.loads(file.read_text())
-        result["last"]["test_accuracy"] += 0.001
-        file.write_text(json.dumps(result))
+        _raise_score(trial)
     after = _means(page.text(trials))
     assert len(before) >= len(one_of_each)
     assert not [(old, new) for old, new in zip(before, after, strict=True) if old == new]
@@ -185,6 +210,45 @@ def test_it_is_counted_where_filters_are_more_alike_along_the_input_in_the_same_
     section = regularity.section(measured, {})
     assert any(line.startswith("| lambda-mnist | SGD (lam = 0) | 3 | -0.1000 |") for line in section)  # all layers
     assert section[-2].startswith("| lambda-mnist | SGD (lam = 0) | 3 | +0.1000 | +0.0000 | +0.2000 |")  # those of both
+
+
+def test_the_order_of_sobolev_tilde_is_compared_with_that_of_reweighted_l2_at_the_same_lam(tmp_path):
+    sweep = sweeps.lambda_mnist()
+    tilde = "SobolevTilde lam = 5, as scale"
+    for label, order in (("ReweightedL2 lam = 5", 0.01), (tilde, 0.03), ("SobolevTilde lam = 20, as scale", 0.9)):
+        for config in sweep.configs(sweep[label])[:3]:
+            path = store_trial(tmp_path, config)
+            wave = 0.001 * config.seed * (order > 0.02)
+            layer = {"layer": "conv", "direction": "output", "order": order + wave, "level": 0.1, "p": 0.03 + order}
+            (path / "regularity.json").write_text(json.dumps([layer, layer | {"direction": "input", "p": 0.9}]))
+    measured = regularity.measure([results(sweep, Store(tmp_path))])
+    ((key, one),) = regularity.against_reweighted(measured).items()  # lam = 20 has no partner
+    assert key == ("lambda-mnist", tilde)
+    assert (one.difference, one.wins, one.n) == (pytest.approx(0.021), 3, 3)
+    assert regularity.neighbours(measured).endswith("higher in every seed in 1 of 1 pairs of arms, by 0.021 to 0.021")
+    rows = [line for line in regularity.section(measured, {}) if line.startswith("| lambda-mnist | ")]
+    assert [row.rpartition(" | ")[2] for row in rows] == ["3 of 3 |", "0 of 3 |", "0 of 3 |", "3 of 3 |"]
+
+
+def test_what_was_not_tested_has_the_papers_claim_and_a_cost(tmp_path):
+    rows = [line.split(" | ") for line in not_tested.section({}) if line.startswith("| ")][2:]
+    assert [row[2] for row in rows] == ["`table-cifar`", "`directions`", "`variance`", "`voc`", "`spade`"]
+    assert rows[0][1].startswith("higher accuracy in 17 of 18 comparisons with SGD and Adam, by up to +1.50 points; ")
+    assert all(row[4].endswith(" hours") for row in rows)
+    store(tmp_path, sweeps.plain_sgd(), {})
+    counted = next(line for line in not_tested.section(read(tmp_path).tables) if line.startswith("The protocol does"))
+    comparisons = [row.comparison for row in metrics(read(tmp_path).tables["evidence-plain-sgd"])]
+    smaller = sum(one.variance_ratio < 1 for one in comparisons)
+    assert f"in {smaller} of 4 pairs of arms." in counted
+
+
+def test_the_page_names_the_machines(tmp_path):
+    for number, config in enumerate(sweeps.plain_sgd().all_configs()[:3]):
+        path = store_trial(tmp_path, config)
+        machine = {"cpu": "one" if number else "another", "packages": {"torch": "2"}, "threads": 1}
+        (path / "environment.json").write_text(json.dumps([machine]))
+    trained = "Trained on one with torch 2: 2 trials; another with torch 2: 1 trial; one thread each. Where the trials"
+    assert any(line.startswith(trained) for line in page.text(tmp_path).splitlines())
 
 
 def test_accuracy_on_training_images_is_that_of_the_last_epoch(tmp_path):

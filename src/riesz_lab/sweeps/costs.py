@@ -91,11 +91,13 @@ def format_hours(hours: float | None) -> str:
 
 
 def format_sum(hours: Sequence[float | None]) -> str:
-    """The sum of what is known."""
+    """The sum of what is known; a large one in two digits, since the estimates are rough."""
     if hours and all(each is None for each in hours):
         return "an unknown time"
     total = sum(each or 0.0 for each in hours)
-    return f"{total:,.0f} hours" if total >= 10 else format_hours(total)
+    if total < 10:
+        return format_hours(total)
+    return f"{float(f'{total:.2g}') if total >= 1000 else total:,.0f} hours"
 
 
 def _step_ms(measured: dict[int, float], size: int) -> float:

@@ -36,7 +36,7 @@ class RegimeMap:
 
     @property
     def against(self) -> str:
-        return "SGD at its best rate" if self.against_best else "SGD in the same cell"
+        return "SGD at SGD's best rate" if self.against_best else "SGD at the same rate"
 
     @property
     def sizes(self) -> list[int]:
@@ -62,9 +62,10 @@ def regime_figure(tables: Iterable[SweepResult]) -> Figure | None:
         title="Where a metric helps: batch size and learning rate",
         caption="Mean difference in test score over pairs of trials with equal seeds: to the plain optimizer in the"
         " same cell, and to the plain optimizer at its best rate for that batch size. That rate is chosen by the mean"
-        " of the same test scores, which favours the plain optimizer. Red: the method is better; differences beyond the"
-        " ends of the bar have the colour of its end. ± is half of the 95% interval. Hatched: nothing is claimed,"
-        f" after Holm's correction over all cells of a kind. {settings}.",
+        " of the same test scores, which favours the plain optimizer; those cells also contain what the plain optimizer"
+        " itself loses at their rate. Red: the method is better; differences beyond the ends of the bar have the colour"
+        " of its end. ± is half of the 95% interval. Hatched: undecided, after Holm's correction over all cells of a"
+        f" kind. {settings}.",
         alt=" ".join(_describe(one) for _, one in maps),
         panels=[_panel(table, one, maps) for table, one in maps],
         columns=2,
