@@ -47,10 +47,19 @@ def unknown(kind: str, value: str, allowed: Iterable[str], *, other: str = "", l
         "recipe: expected a name that `riesz recipes` lists, got 'x'"
     """
     names = list(allowed)
-    close = get_close_matches(value, names, n=1, cutoff=0.65)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
     expected = f"a name that `{listed_by}` lists" if listed_by else f"one of {', '.join(names)}"
-    return f"{kind}: expected {expected}{other and ', or '}{other}, got {value!r}{hint}"
+    return f"{kind}: expected {expected}{other and ', or '}{other}, got {value!r}{did_you_mean(value, names)}"
+
+
+def did_you_mean(value: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the closest known one; empty if none is close.
+
+    Example:
+        >>> did_you_mean("bsh", ["bash", "fish"])
+        "; did you mean 'bash'?"
+    """
+    close = get_close_matches(value, list(names), n=1, cutoff=0.65)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def first_line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from riesz_lab.errors import ConfigError
+from riesz_lab.errors import ConfigError, did_you_mean
 
 MOST_NAMES = 10
 """Names of a module that a message lists."""
@@ -23,7 +23,9 @@ def load_object(kind: str, path: str) -> Any:
     try:
         obj = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
     except (ImportError, ValueError, OSError) as error:
-        raise ConfigError(f"{kind} {path!r}: module {module_name!r} cannot be imported: {error}") from None
+        raise ConfigError(
+            f"{kind} {path!r}: module {module_name!r} cannot be imported: {error}{_where(module_name, error)}"
+        ) from None
     except SystemExit as error:
         expected = 'expected a module that does nothing when it is imported (if __name__ == "__main__": ...)'
         raise ConfigError(f"{kind} {path!r}: {expected}, got SystemExit({error.code!r})") from None
@@ -33,20 +35,25 @@ def load_object(kind: str, path: str) -> Any:
         place = f" ({frame.filename}, line {frame.lineno})" if not isinstance(error, SyntaxError) else ""
         problem = f"{type(error).__name__}: {error}{place}"
         raise ConfigError(f"{kind} {path!r}: module {module_name!r} cannot be imported: {problem}") from error
-    has = [key for key, value in vars(obj).items() if callable(value) and _is_own(obj, key, value)]
+    public = {key: value for key, value in vars(obj).items() if callable(value) and not key.startswith("_")}
+    own = [key for key, value in public.items() if getattr(value, "__module__", "") == obj.__name__]
     for part in name.split("."):
         if not hasattr(obj, part):
-            hint = f"; it has {', '.join(has[:MOST_NAMES])}" if has else ""
-            raise ConfigError(f"{kind} {path!r}: {module_name!r} has no {name!r}{hint}")
+            names = f"; it has {', '.join(own[:MOST_NAMES])}" if own else ""
+            raise ConfigError(f"{kind} {path!r}: {module_name!r} has no {name!r}{names}{did_you_mean(name, public)}")
         obj = getattr(obj, part)
     if not callable(obj):
         raise ConfigError(f"{kind} {path!r}: expected a callable, got {type(obj).__name__}")
     return obj
 
 
-def _is_own(module: Any, name: str, value: Any) -> bool:
-    """Whether a module defines a public name itself."""
-    return not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+def _where(module_name: str, error: Exception) -> str:
+    """The end of a message: where the module was looked for. Empty if it was found and something else is missing."""
+    top = module_name.partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or error.name != top:
+        return ""
+    here = f"modules are looked up in the current folder too, {os.getcwd()}"
+    return f"; {here}: run this from the folder that contains {top!r}"
 
 
 def _from_file(path: str) -> Any:

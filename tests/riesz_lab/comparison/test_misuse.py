@@ -47,7 +47,11 @@ REFUSED = {
     "output in no folder": (PLAIN, ["-o", "nowhere/report.html"], "output: expected a folder that exists"),
     "output that is a folder": (PLAIN, ["-o", "taken.html"], "output: expected a file that can be written"),
     "no function named": (PLAIN, None, r"expected FILE.py:FUNCTION.*its functions: start.*train\(attach, seed, lr=0.1"),
-    "misspelt function": (PLAIN.replace("train", "trian"), [], "'mine.py' has no 'train'; it has start, trian$"),
+    "misspelt function": (
+        PLAIN.replace("train", "trian"),
+        [],
+        r"'mine.py' has no 'train'; it has start, trian; did you mean 'trian'\?$",
+    ),
     "exit on import": (EXIT_ON_IMPORT, [], r"does nothing when it is imported.*SystemExit\(0\)"),
     "mistake in the syntax": ("def train(attach, seed)\n", [], r"cannot be imported: SyntaxError: .*\(mine.py, line"),
     "error on import": ("{}['images']\n", [], r"cannot be imported: KeyError: 'images' \(.*mine.py, line \d+\)"),
