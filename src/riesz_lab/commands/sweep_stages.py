@@ -49,7 +49,10 @@ def run_stages(whole: Sweep, options: "Options") -> int:
     final = tuning.tuned(chosen, rates) if rates else chosen
     failed = 0 if options.table else train_sweep(final, options)
     comparisons = results(final, open_store(options.runs), options.which)
-    print(f"\n{format_comparisons(comparisons, rates, tuning_notes(rates))}")
+    # A control answers for its metric at the metric's own rate; advice to tune it would lead away from that.
+    advised = rates or all(arm.config.control == "none" for arm in final.arms)
+    notes = tuning_notes(rates) if advised else []
+    print(f"\n{format_comparisons(comparisons, rates, notes)}")
     if options.output is not None:
         export.write(records(comparisons, rates), options.output)
         print(f"Written: {options.output}")

@@ -264,6 +264,17 @@ def test_a_table_of_a_folder_that_is_not_there_is_refused(riesz):
     assert err.startswith("riesz: there is no folder nowhere; say where the trials are: --runs DIR; riesz demo,")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "advised"),
+    [(["controls-mini"], False), (["controls-mini", "--only", "norm kept"], False), (["lambda-fashion-mini"], True)],
+)
+def test_a_table_with_controls_does_not_advise_to_tune(riesz, tmp_path, chosen, advised):
+    (tmp_path / "runs").mkdir()
+    status, out, err = riesz("sweep", *chosen, "--table")
+    assert status == 0, err
+    assert ("(--tune-lr)" in out) == advised
+
+
 def test_costs_of_short_trials_add_up(riesz):
     out = riesz("sweep", "controls-mini", "--dry-run")[1]
     assert " hours" not in out
