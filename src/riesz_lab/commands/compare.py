@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 USAGE = """usage: riesz compare FILE.py:FUNCTION [options]
 
 Train with and without each metric, several seeds each, on your own model and data; compare pair by pair; answer in
-words, and write a report. FUNCTION is one of
+words, and write a page, comparison.html. FUNCTION is one of
 
   train(attach, seed) -> score              your own loop; call attach(optimizer, model) in it
   build() -> model, (train, test), loss     trained by the lab's loop: see --epochs, --batch-size, --optimizer, --lr
@@ -102,8 +102,8 @@ class Options:
     executor: Literal["local", "ray"] = "local"
     dry_run: bool = False  # list the trials, which of them are stored, and stop.
     runs: Path = Path("runs")  # folder of all trials.
-    # the report: .html, .md or .csv.
-    output: Annotated[Path, arg(aliases=("-o",))] = Path("report.html")
+    # the page: .html, .md or .csv.
+    output: Annotated[Path, arg(aliases=("-o",))] = Path("comparison.html")
     open: bool = False  # open the page in the browser.
     # live in a terminal, plain lines elsewhere, or none.
     progress: Literal["auto", "live", "plain", "none"] = "auto"

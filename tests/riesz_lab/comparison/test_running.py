@@ -204,7 +204,7 @@ def test_the_page_is_opened_on_request(script, monkeypatch):
     monkeypatch.setattr("webbrowser.open", opened.append)
     command = ["compare", "mine.py:train", "--metrics", "sobolev-tilde", "--seeds", "1", "--open"]
     assert cli.main(command) == 0
-    assert opened == [(script / "report.html").as_uri()]
+    assert opened == [(script / "comparison.html").as_uri()]
 
 
 def test_the_page_says_what_each_layer_went_through(script, capsys):
