@@ -55,6 +55,13 @@ def test_the_readme_states_what_the_evidence_states():
     assert finding() in (ROOT / "README.md").read_text(), "run `python -m docs.finding`, as `make evidence` does"
 
 
+def test_pages_that_are_read_as_source_include_no_other_page():
+    # A code host shows the directive instead of what it includes; these two pages are read on the site alone.
+    of_the_site = [ROOT / "docs/index.md", ROOT / "docs/changelog.md"]
+    for page in PAGES:
+        assert page in of_the_site or "```{include}" not in page.read_text(), page
+
+
 def test_the_paper_is_cited_as_the_preprint_it_is():
     for page in [*PAGES, ROOT / "CITATION.cff"]:
         assert "ICLR" not in page.read_text(), page
