@@ -1,7 +1,7 @@
-"""Two scientific controls: is it the direction, or only the gradient's length? Is it the order of the channels?
+"""Two scientific controls: is it only a longer gradient? Is it the order of the channels?
 
-- "norm" gives each directed gradient the norm of the original, so that only its direction differs. What the metric does
-  not strengthen is then shorter than in the original;
+- "norm" gives each directed gradient the norm of the original. Of a metric that amplifies, this takes out the longer
+  gradient; all that the metric does not amplify is then shorter than without it;
 - "permuted" smooths along a fixed random order of the channels and puts them back. A method can lose a benefit here
   only where the order has a meaning: in trained weights, or where layers share channels through skip connections. In
   other networks, trained from random weights, it names the channels anew and changes results by chance alone.

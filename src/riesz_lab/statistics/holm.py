@@ -1,4 +1,7 @@
-"""Holm's correction: the chance of any false claim in a table stays below 5%."""
+"""Holm's correction for the number of comparisons in a table.
+
+The chance of any false claim stays below 5% for differences, and below 5% for equivalences.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

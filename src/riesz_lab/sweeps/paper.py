@@ -164,7 +164,7 @@ SWEEPS = by_name(
     ),
     Sweep(
         name="controls", trials=10, collapsed=CHANCE,
-        about="is it the direction or the length (norm kept)? does it matter which channels are neighbours (permuted)?",
+        about="is it only a longer gradient (norm kept)? does it matter which channels are neighbours (permuted)?",
         reproduces="no such controls",
         arms=controlled(RESNET),
     ),
