@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 import sys
@@ -53,6 +54,34 @@ def test_links_of_pages_outside_the_site_lead_somewhere():
 
 def test_the_readme_states_what_the_evidence_states():
     assert finding() in (ROOT / "README.md").read_text(), "run `python -m docs.finding`, as `make evidence` does"
+
+
+def _printed(row: dict[str, str]) -> list[str]:
+    """An arm of a stored table as the page of sweeps prints it."""
+    number = {key: float(row[key] or "nan") for key in ("mean", "sd", "difference", "interval_low", "interval_high")}
+    points = {key: 100 * value for key, value in number.items()}
+    score = f"{points['mean']:.2f} ± {points['sd']:.2f}"
+    if not row["baseline"]:
+        return [row["arm"], score, *[""] * 6]
+    return [
+        row["arm"],
+        score,
+        f"{points['difference']:+.2f}",
+        f"{points['interval_low']:+.2f} to {points['interval_high']:+.2f}",
+        f"{float(row['p']):.4f}",
+        f"{float(row['p_holm']):.4f}",
+        f"{row['wins']}/{row['ties']}/{row['losses']}",
+        f"{float(row['error_reduced']):+.1f}%",
+    ]
+
+
+@pytest.mark.parametrize("name", ["lambda-fashion-mini", "directions-mini", "controls-mini"])
+def test_the_page_of_sweeps_prints_its_stored_tables(name):
+    _, _, after = (ROOT / "docs/sweeps.md").read_text().partition(f"`riesz sweep {name}`; differences")
+    _, _, *lines = re.search(r"(?:^\|.*\n)+", after, re.MULTILINE)[0].splitlines()  # without head and rule
+    with (ROOT / f"docs/sweeps/{name}.csv").open(newline="") as file:
+        stored = [_printed(row) for row in csv.DictReader(file)]
+    assert [[cell.strip() for cell in line.strip("|").split("|")] for line in lines] == stored
 
 
 def test_pages_that_are_read_as_source_include_no_other_page():
