@@ -120,7 +120,7 @@ def _training(kept: ArmResult, before: ArmResult, plain: ArmResult) -> str:
         text += f"; on training images {of_kept} (without the norm kept {of_before}, {plain.arm.label} {of_plain})"
     if (factors := lengthening(before)) is not None:
         low, high = factors
-        text += f"; the metric makes gradients {low:.2g} to {high:.2g} times as long, a factor that the control removes"
+        text += f"; the metric makes gradients {low:.1f} to {high:.1f} times as long, a factor that the control removes"
     return text
 
 

@@ -58,7 +58,8 @@ def _headline(at_one_rate: list[SweepResult], tuned: SweepResult, regimes: Sweep
     if ends and not better:
         parts.append(f"at lam = 1 on the two-layer CNN, 95% intervals end at {points(max(ends))} points or below")
     if is_decided(regimes) and small_batches.unlikely_to_show(regimes):
-        parts.append(f"{small_batches.WHERE}, our runs are too few and too short to detect a gain of that size")
+        short = "our runs are too few and too short to detect a gain of that size reliably"
+        parts.append(f"{small_batches.WHERE}, {short}")
     return f"{'; '.join(parts)}."
 
 

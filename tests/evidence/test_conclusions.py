@@ -69,7 +69,7 @@ def test_the_summary_leads_with_how_many_comparisons_are_better_also_if_none_is(
 
 def test_the_summary_says_where_a_gain_of_the_papers_size_would_have_gone_unseen(tmp_path):
     sweep = sweeps.regimes()
-    unseen = "where the paper gains most, our runs are too few and too short to detect a gain of that size."
+    unseen = "where the paper gains most, our runs are too few and too short to detect a gain of that size reliably."
     store(tmp_path, sweep, {})
     assert not page.text(tmp_path).splitlines()[2].endswith(unseen)
     for label in ("b8 lr 0.1 SGD + SobolevTilde", "b8 lr 0.1 SGD + ReweightedL2"):

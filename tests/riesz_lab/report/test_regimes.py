@@ -42,7 +42,7 @@ def evidence(tmp_path):
 
 def test_a_gain_that_a_larger_rate_gives_too_is_none_against_the_best_rate(evidence):
     same, to_best = regime_maps(evidence.tables_of("regimes")[0])[:2]
-    assert (same.against, to_best.against) == ("SGD in the same cell", "SGD at its best rate")
+    assert (same.against, to_best.against) == ("SGD at the same rate", "SGD at SGD's best rate")
     assert same.comparisons[8, 0.01].difference == pytest.approx(0.05)
     assert same.comparisons[8, 0.01].verdict == "better"
     assert to_best.comparisons[8, 0.01].difference == pytest.approx(0.0, abs=1e-9)
