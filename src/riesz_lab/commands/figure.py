@@ -9,7 +9,7 @@ from riesz_lab.commands.parsing import parse
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
 from riesz_lab.utils import atomic
 
-USAGE = """usage: riesz figure NAME [DIR...] [-o FILE.svg]
+USAGE = """usage: riesz figure NAME [DIR...] [-o FILE.svg] [--sweeps NAME...]
 
 Draw one figure of the report for a paper, as SVG, PNG or PDF. DIR are folders of trials (default: runs). NAME is one of
 
@@ -33,6 +33,7 @@ def _draw(
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = (Path("runs"),),
     output: Annotated[Path | None, tyro.conf.arg(aliases=("-o",))] = None,
+    sweeps: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = (),
 ) -> None:
     """Draw a figure.
 
@@ -40,6 +41,7 @@ def _draw(
         name: which one; `riesz figure` lists them.
         folders: folders of trials, and of benchmark results (CSV).
         output: the file to write, .svg, .png or .pdf; NAME.svg if not given.
+        sweeps: draw these sweeps too; your own: package.module:function.
     """
     from riesz_lab.report import picture, report
     from riesz_lab.report.evidence import ReportData
@@ -51,7 +53,7 @@ def _draw(
     if kind not in picture.FORMATS:
         raise ConfigError(f"expected output as a name that ends in .svg, .png or .pdf, got {str(target)!r}")
     entry = FIGURES[name]
-    figure = entry.make(ReportData(Store()) if entry.needs == "nothing" else report.read(*folders))
+    figure = entry.make(ReportData(Store()) if entry.needs == "nothing" else report.read(*folders, sweeps=sweeps))
     if figure is None:
         raise LabError(f"figure {name!r} has no data below {', '.join(map(str, folders))}; it needs {entry.needs}")
     atomic.write_bytes(target, picture.draw(figure, kind))

@@ -31,6 +31,7 @@ def _report(
     format: Format | None = None,  # noqa: A002 - the option's name
     title: str = "Channel-directed gradients: report",
     margin: float = 0.002,
+    sweeps: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = (),
 ) -> None:
     """Make a report.
 
@@ -40,6 +41,7 @@ def _report(
         format: html, md (Markdown), or csv (one row per comparison); by the file's ending if not given.
         title: heading of the page.
         margin: the largest difference that does not matter, for trials of no sweep; sweeps have their own.
+        sweeps: compare trials as these sweeps define; your own: package.module:function.
     """
     from riesz_lab.report import report
 
@@ -47,7 +49,7 @@ def _report(
     if chosen == "html" and str(output) == "-" and sys.stdout.isatty():
         raise ConfigError("expected a file for a page of megabytes: -o report.html; for the screen: --format md -o -")
     target = output or Path(f"report.{chosen}")
-    write(target, content(chosen, report.read(*folders, margin=margin), target, title))
+    write(target, content(chosen, report.read(*folders, margin=margin, sweeps=sweeps), target, title))
 
 
 def content(chosen: Format, evidence: "ReportData", target: Path, title: str) -> str:

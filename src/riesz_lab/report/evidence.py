@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,12 @@ from riesz_lab.errors import LabError
 from riesz_lab.inspection import read_tensors
 from riesz_lab.report.benchmarks import Measurement
 from riesz_lab.report.labels import REST, by_number, rank
+from riesz_lab.report.parts import parts
 from riesz_lab.report.tables import tables
 from riesz_lab.statistics import Comparison
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.comparison import ComparisonRecord
-from riesz_lab.sweeps import SweepResult
+from riesz_lab.sweeps import SWEEPS, Sweep, SweepResult
 from riesz_lab.sweeps.methods import method, setting
 
 Array = NDArray[np.float64]
@@ -30,13 +31,14 @@ Methods = dict[str, list[StoredTrial]]
 @dataclass
 class ReportData:
     """A store, the tables it allows, benchmark results, and comparisons of users' functions by file; the margin is for
-    trials of no sweep."""
+    trials of no sweep, and `sweeps` are those that the user asked for, by the name that loads them."""
 
     store: Store
     benchmarks: Sequence[Measurement] = ()
     margin: float = 0.002
     records: Mapping[Path, ComparisonRecord] = field(default_factory=dict)
     broken_records: Mapping[Path, str] = field(default_factory=dict)
+    sweeps: Mapping[str, Sweep] = field(default_factory=dict)
     _rows: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     _weights: dict[str, dict[str, Array]] = field(default_factory=dict)
 
@@ -51,17 +53,26 @@ class ReportData:
         store.trials = [
             trial for trial in store.trials if trial.config.id not in judged and trial.config.group not in looked_at
         ]
-        return tables(store, self.margin)
+        return tables(store, self.margin, self.sweeps.values())
 
     def tables_of(self, *names: str) -> list[SweepResult]:
-        """The tables of these sweeps, in full or small form."""
+        """The tables of these built-in sweeps, in full or small form."""
         return [table for table in self.tables if table.sweep.name.removesuffix("-mini") in names]
+
+    def is_given(self, table: SweepResult) -> bool:
+        """Whether it is that of a sweep which the user asked for."""
+        return table.sweep in self.sweeps.values()
+
+    def own_tables(self, key: Callable[[Config], Config]) -> list[SweepResult]:
+        """Those of given sweeps that are not built in, as figures can show them; see `parts`."""
+        own = [table for table in self.tables if self.is_given(table) and table.sweep.name not in SWEEPS]
+        return parts(own, key)
 
     @cached_property
     def comparisons(self) -> list[tuple[SweepResult, str, Comparison]]:
-        """Every comparison with its table and label, once: of the largest table that has it."""
+        """Every comparison with its table and label, once: of a given sweep, else of the largest table that has it."""
         by_pair: dict[tuple[str, str], tuple[SweepResult, str, Comparison]] = {}
-        for table in sorted(self.tables, key=lambda table: -len(table.comparisons)):
+        for table in sorted(self.tables, key=lambda table: (not self.is_given(table), -len(table.comparisons))):
             for label, comparison in table.comparisons.items():
                 arm = table.rows[label].arm
                 assert arm.baseline is not None

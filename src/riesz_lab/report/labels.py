@@ -39,6 +39,12 @@ def rank(config: Config) -> int:
     return REST
 
 
+def is_as_published(config: Config) -> bool:
+    """Whether a metric is applied as in the paper's tables: along the output channels of conv layers, in all epochs."""
+    where = (config.direction, config.layers, config.control, config.smooth_epochs)
+    return config.metric == "identity" or where == ("output", "conv", "none", None)
+
+
 def metric_kind(config: Config) -> str:
     """The registered name of a config's metric, without its settings."""
     return config.metric.partition("(")[0]

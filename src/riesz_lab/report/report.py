@@ -1,6 +1,7 @@
 """A report is a pure function of stored files: the same trials give the same page."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from riesz_lab.config import parse_metric
@@ -16,6 +17,7 @@ from riesz_lab.report.user_functions import user_functions
 from riesz_lab.statistics.verdict import sentence
 from riesz_lab.store import MADE_BY, Store
 from riesz_lab.store.comparison import read_records
+from riesz_lab.sweeps import sweep
 from riesz_lab.utils.amounts import count
 
 HIGHER = {"better": "higher", "worse": "lower"}
@@ -23,17 +25,25 @@ RISES = {"better": "coarse to fine", "worse": "fine to coarse", "no difference":
 RISES_BEYOND_PLAIN = {"better": "rises more", "worse": "rises less", "no difference": "rises as much"}
 
 
-def read(*folders: Path | str, margin: float = 0.002) -> ReportData:
-    """Everything below some folders: trials, and the CSV files of benchmarks."""
+def read(*folders: Path | str, margin: float = 0.002, sweeps: Iterable[str] = ()) -> ReportData:
+    """Everything below some folders: trials, and the CSV files of benchmarks.
+
+    Args:
+        folders: where to look.
+        margin: the largest difference that does not matter, for trials of no sweep.
+        sweeps: names of sweeps to compare as they define, built-in or "package.module:function".
+    """
     if not 0 < margin < float("inf"):
         raise ConfigError(f"expected margin above 0, in the unit of the scores, got {margin!r}")
+    given = {name: sweep(name) for name in sweeps}
     paths = [Path(folder) for folder in folders]
     for path in paths:
         if not path.is_dir():
             kind = "which is a file" if path.exists() else f"which does not exist; {MADE_BY}"
             raise LabError(f"expected a folder of trials or benchmark results, got {path}, {kind}")
     measurements = [measurement for path in paths for measurement in benchmarks.read(path)]
-    evidence = ReportData(_with_known_metrics(Store(*paths)), measurements, margin, *read_records(*paths))
+    records = read_records(*paths)
+    evidence = ReportData(_with_known_metrics(Store(*paths)), measurements, margin, *records, sweeps=given)
     if not evidence.store.trials and not evidence.store.broken and not measurements:
         raise LabError(f"no trial is stored below {', '.join(map(str, paths))}; {MADE_BY}")
     return evidence

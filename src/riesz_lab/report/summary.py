@@ -5,7 +5,7 @@ from riesz_lab.report.content import Finding, Section
 from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.labels import scale
-from riesz_lab.sweeps import SWEEPS
+from riesz_lab.sweeps import SWEEPS, SweepResult
 from riesz_lab.utils.amounts import count
 
 MAX_ARMS = 8
@@ -15,7 +15,8 @@ def summary(evidence: ReportData) -> Section:
     """A sentence per comparison."""
     findings = []
     for table, label, comparison in evidence.comparisons:
-        subject, about = f"{label} against {table.rows[label].arm.baseline}", scale(table.sweep.arms[0].config)
+        arm = table.rows[label].arm
+        subject, about = f"{label} against {arm.baseline}", scale(arm.config)
         findings.append(Finding(comparison.verdict, subject, f"{comparison.sentence}.", table.sweep.name, about))
     overview = FIGURES["overview"].make(evidence)
     text = (
@@ -52,11 +53,17 @@ def _incomplete(evidence: ReportData) -> list[str]:
     lines = []
     for table in evidence.tables:
         lacking = [(label, n) for label, row in table.rows.items() if (n := row.wanted - len(row.trials)) > 0]
-        if lacking and table.sweep.name in SWEEPS:
+        if lacking and (name := _command_name(evidence, table)):
             arms = ", ".join(f"{label} ({n})" for label, n in lacking[:MAX_ARMS])
             more = f" and {len(lacking) - MAX_ARMS} more" if len(lacking) > MAX_ARMS else ""
             lines.append(
                 f"{table.sweep.name}: {count(sum(n for _, n in lacking), 'trial')} to be completed: {arms}{more}."
-                f" Run: riesz sweep {table.sweep.name}"
+                f" Run: riesz sweep {name}"
             )
     return lines
+
+
+def _command_name(evidence: ReportData, table: SweepResult) -> str:
+    """What `riesz sweep` calls a sweep; empty for trials of none."""
+    names = [name for name, sweep in evidence.sweeps.items() if sweep == table.sweep]
+    return next(iter(names), table.sweep.name if table.sweep.name in SWEEPS else "")

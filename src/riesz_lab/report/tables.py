@@ -1,12 +1,14 @@
 """The tables of comparisons that the trials of a store allow.
 
-Trials that were run for a known sweep are compared as that sweep says, with tuned rates each at its own. Others (the
-demo, `riesz compare`, trials by hand) are compared with the plain optimizer at the same settings, permuted channels
-with the true order. A trial records the sweeps it was run for. A claim is corrected for as many comparisons as any of
-them plans; if none is recorded, for as many as any known sweep with these settings plans, since it may have been one.
+Sweeps that the user names are compared as `riesz sweep NAME --table` does. Other trials that were run for a built-in
+sweep are compared as that sweep says, with tuned rates each at its own. The rest (the demo, `riesz compare`, trials by
+hand) are compared with the plain optimizer at the same settings, permuted channels with the true order. A trial
+records the sweeps it was run for. A claim on a trial that no given sweep has is corrected for as many comparisons as
+any of them plans; if none is recorded, for as many as any known sweep with these settings plans, since it may have been
+one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -19,11 +21,11 @@ from riesz_lab.sweeps.methods import baseline, method, setting
 from riesz_lab.sweeps.tuning import TUNED
 
 
-def tables(store: Store, margin: float) -> list[SweepResult]:
-    """Every table that complete trials allow: those of sweeps, in the order of `SWEEPS`, then those of other trials.
+def tables(store: Store, margin: float, given: Collection[Sweep] = ()) -> list[SweepResult]:
+    """Every table that complete trials allow: of given sweeps, of built-in ones in the order of `SWEEPS`, of the rest.
 
-    Sweeps share trials. A sweep whose stored trials all belong to sweeps with more arms is left out: its table would
-    repeat theirs. Trials of no sweep are compared with this margin.
+    Sweeps share trials. A built-in sweep whose stored trials all belong to given ones, or to sweeps with more arms, is
+    left out: its table would repeat theirs. Trials of no sweep are compared with this margin.
     """
     groups = grouped(trial for trial in store.trials if trial.result is not None)
     run_for = {group: {name for trial in trials for name in trial.sweeps()} for group, trials in groups.items()}
@@ -32,7 +34,8 @@ def tables(store: Store, margin: float) -> list[SweepResult]:
         for sweep in SWEEPS.values()
     ]
     stored.sort(key=lambda pair: (-len(pair[1]), -len(pair[1]) / len(pair[0].arms)))
-    covered: set[str] = set()
+    in_given = {arm.config.group for sweep in given for arm in sweep.arms}
+    covered = set(in_given)
     chosen: list[Sweep] = []
     for sweep, names in stored:
         if not covered.issuperset(names):
@@ -42,11 +45,21 @@ def tables(store: Store, margin: float) -> list[SweepResult]:
     for name in sorted({name for names in run_for.values() for name in names if TUNED.fullmatch(name)}):
         names = [group for group in groups if name in run_for[group]]
         tuned = _tuned_sweep(name, [groups[group][0].config for group in names])
-        if tuned is not None:
+        if tuned is not None and not in_given.issuperset(names):
             chosen.append(_with_seeds(tuned, [trial for group in names for trial in groups[group]], planned=False))
             covered.update(names)
     rest = [trial for group, trials in groups.items() if group not in covered for trial in trials]
-    return [results(sweep, store) for sweep in (*chosen, *_sweeps_by_setting(rest, margin))]
+    # The baseline of what is left may be a sweep's, too.
+    shared = {group for trial in rest for group in _baselines(trial.config)} & covered
+    rest += [trial for group, trials in groups.items() if group in shared for trial in trials]
+    return [results(sweep, store) for sweep in (*given, *chosen, *_sweeps_by_setting(rest, margin))]
+
+
+def _baselines(config: Config) -> Iterator[str]:
+    """The groups of what a trial of no sweep is compared with."""
+    yield setting(config).group
+    if config.control == "permuted":
+        yield replace(config, control="none").group
 
 
 def _tuned_sweep(name: str, configs: list[Config]) -> Sweep | None:
