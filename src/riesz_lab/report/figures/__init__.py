@@ -58,7 +58,7 @@ FIGURES: dict[str, Entry] = {
     "lambda": Entry(
         "lambda_sweep.lambda_sweep",
         "test accuracy by lam",
-        "riesz sweep lambda-mnist-mini, riesz sweep lambda-fashion-mini",
+        "riesz sweep lambda-mnist-mini, riesz sweep lambda-fashion-mini, or --sweeps with two lam or more",
         7,
     ),
     "voc": Entry("tasks.segmentation", "segmentation, with the generalisation gap", "riesz sweep voc-mini", 8),
@@ -80,7 +80,7 @@ FIGURES: dict[str, Entry] = {
     "regimes": Entry(
         "regimes.regimes",
         "batch size and learning rate: where a metric helps",
-        "riesz sweep regimes-mini, or riesz sweep regimes",
+        "riesz sweep regimes-mini, riesz sweep regimes, or --sweeps with two batch sizes and two rates or more",
     ),
     "spectra": Entry("spectra.spectra", "update spectra over epochs", "trials of this version: riesz demo"),
     "speed": Entry("speed.speed", "time to direct all gradients of a network", "benchmark results: make bench"),

@@ -1,15 +1,18 @@
 """Figure 7: how much of the metric, on MNIST and Fashion-MNIST."""
 
 import statistics
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 import riesz
+from riesz_lab.config import Config
 from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series, series_around
 from riesz_lab.report.labels import scale, short_scale
 from riesz_lab.sweeps import SweepResult
+from riesz_lab.sweeps.methods import setting
 from riesz_lab.utils.amounts import count
 
 READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, lam in G": 4}
@@ -27,12 +30,19 @@ Points = dict[str, dict[float, list[float]]]
 
 
 def lambda_sweep(evidence: ReportData) -> Figure:
-    return lambda_figure(evidence.tables_of("lambda-mnist", "lambda-fashion"))
+    own = [part for part in evidence.own_tables(setting) if _has_two_lams(part)]
+    return lambda_figure([*evidence.tables_of("lambda-mnist", "lambda-fashion"), *own])
+
+
+def _has_two_lams(table: SweepResult) -> bool:
+    """Whether a metric was run at two lam or more, beside the plain optimizer's 0."""
+    return table.score == "test_accuracy" and any(len(lams.keys() - {0.0}) > 1 for lams in _points(table).values())
 
 
 def lambda_figure(tables: Iterable[SweepResult]) -> Figure:
-    """A panel per table."""
-    shown = [(table.sweep.arms[0].config, points) for table in tables if (points := _points(table))]
+    """A panel per table; each has one setting."""
+    shown = [(_config(table), points) for table in tables if (points := _points(table))]
+    titles = _titles([config for config, _ in shown])
     drawn = [reading for name, reading in TILDE.items() if any(name in points for _, points in shown)]
     readings = f" The paper's H1-tilde at lam has two readings; drawn: {', '.join(drawn)}." if drawn else ""
     return Figure(
@@ -41,9 +51,19 @@ def lambda_figure(tables: Iterable[SweepResult]) -> Figure:
         caption="Of the last epoch. lam = 0 is the plain optimizer. In the paper, both metrics lie above it at every"
         f" lam and hardly vary with lam; it prints no values to draw.{readings} Bands are one standard deviation over"
         " seeds. " + "; ".join(sorted({scale(config) for config, _ in shown})) + ".",
-        alt=" ".join(f"{short_scale(config)}: {_describe(points)}." for config, points in shown),
-        panels=[_panel(short_scale(config), points) for config, points in shown],
+        alt=" ".join(f"{titles[config]}: {_describe(points)}." for config, points in shown),
+        panels=[_panel(titles[config], points) for config, points in shown],
     )
+
+
+def _config(table: SweepResult) -> Config:
+    return next(iter(table.rows.values())).arm.config
+
+
+def _titles(configs: Sequence[Config]) -> dict[Config, str]:
+    """In a few words where these tell the settings apart."""
+    short = Counter(map(short_scale, configs))
+    return {config: short_scale(config) if short[short_scale(config)] == 1 else scale(config) for config in configs}
 
 
 def _points(table: SweepResult) -> Points:

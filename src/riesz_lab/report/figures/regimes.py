@@ -6,17 +6,18 @@ and against the plain optimizer at its best rate for that batch size, which it c
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-import riesz
+from riesz_lab.config import Config
 from riesz_lab.report.evidence import ReportData
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
 from riesz_lab.statistics import Comparison, holm
 from riesz_lab.statistics.verdict import without_noise
-from riesz_lab.sweeps import ArmResult, SweepResult
+from riesz_lab.sweeps import Arm, ArmResult, SweepResult
+from riesz_lab.sweeps.methods import method, setting
 from riesz_lab.utils.amounts import count
 
 CLAIMS = ("better", "worse", "no difference", "identical")
@@ -48,7 +49,33 @@ class RegimeMap:
 
 
 def regimes(evidence: ReportData) -> Figure | None:
-    return regime_figure(evidence.tables_of("regimes"))
+    own = [part for part in map(_compared_in_cells, evidence.own_tables(_without_cell)) if _is_grid(part)]
+    return regime_figure([*evidence.tables_of("regimes"), *own])
+
+
+def _without_cell(config: Config) -> Config:
+    """What the cells of one map have in common; recipes are often named by their batch size."""
+    return replace(setting(config), batch_size=1, lr=1.0, recipe="regimes")
+
+
+def _compared_in_cells(table: SweepResult) -> SweepResult:
+    """Without methods that have another baseline than plain SGD in their cell: the map names no other."""
+    rows = {label: row for label, row in table.rows.items() if _is_in_cell(table, row.arm)}
+    return replace(table, rows=rows)
+
+
+def _is_in_cell(table: SweepResult, arm: Arm) -> bool:
+    if arm.config.metric == "identity" or arm.baseline is None:
+        return arm.config.metric == "identity"
+    against = table.sweep[arm.baseline].config
+    return against.metric == "identity" and setting(against) == setting(arm.config)
+
+
+def _is_grid(table: SweepResult) -> bool:
+    """Whether methods on SGD were run at two batch sizes or more, and at two rates or more."""
+    configs = [row.arm.config for row in table.rows.values() if row.arm.config.metric != "identity"]
+    configs = [config for config in configs if config.optimizer == "sgd"]
+    return len({config.batch_size for config in configs}) > 1 and len({config.lr for config in configs}) > 1
 
 
 def regime_figure(tables: Iterable[SweepResult]) -> Figure | None:
@@ -83,8 +110,7 @@ def regime_maps(table: SweepResult) -> list[RegimeMap]:
         if row.arm.config.metric == "identity":
             plain[cell] = row
         else:
-            name = type(riesz.metric(row.arm.config.metric)).__name__
-            directed.setdefault(name, {})[cell] = row
+            directed.setdefault(method(row.arm.config), {})[cell] = row
     best = {size: best_rate(table, size) for size, _ in plain}
     same = {(name, cell): row.comparison for name, rows in directed.items() for cell, row in rows.items()}
     to_best = {
@@ -174,7 +200,7 @@ def _describe(one: RegimeMap) -> str:
 
 
 def _setting(table: SweepResult) -> str:
-    config = table.sweep.arms[0].config
+    config = next(iter(table.rows.values())).arm.config
     images = "" if config.train_limit is None else f", {config.train_limit:,} training images"
     epochs = count(config.epochs, "epoch")
     trials = max(len(row.trials) for row in table.rows.values())
