@@ -56,7 +56,7 @@ tutorials: $(INSTALLED)
 evidence: $(INSTALLED)
 	$(BIN)/python -m evidence.page
 	$(BIN)/python -m docs.finding
-	$(BIN)/riesz report evidence/trials -o evidence/report.html
+	$(BIN)/python -m evidence.report
 
 # Trains one trial of the evidence again and compares: make reproduce ID=a570b30e31c1
 reproduce: $(INSTALLED)

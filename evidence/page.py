@@ -107,8 +107,8 @@ def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
         " machine of the same kind, else within the spread of seeds. It needs the dataset (`riesz data list`); trials"
         " of regimes were trained on JPEG copies of CIFAR-10, which are not in this repository, and repeat bit for bit"
         " with the same copies only. `make evidence` rewrites this page and the full report, `evidence/report.html`,"
-        " from the stored trials; it needs no data and trains nothing. The report groups comparisons by what is stored,"
-        " and corrects for other numbers of them: the verdicts that count are those of this page.",
+        " from the stored trials; it needs no data and trains nothing. The report compares the sweeps of"
+        " this page, with the same verdicts; it has those of incomplete sweeps too, which do not count.",
         "",
     ]
     return "\n".join(lines)

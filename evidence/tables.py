@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
-from evidence import sweeps
+from evidence import TRIALS, sweeps
 from evidence.claims import CLAIMS
 from riesz_lab.errors import ConfigError
 from riesz_lab.store import Store
@@ -66,6 +68,17 @@ def why_not_tuned(store: Store) -> str:
     except ConfigError as error:  # an arm diverged at every rate
         return str(error)
     return ""
+
+
+def tuned_fashion(trials: Path = TRIALS) -> Sweep:
+    """The tuned sweep at the rates that stored trials chose, which the labels name; for `riesz report --sweeps`."""
+    store, asked = Store(trials), sweeps.tuned_fashion()
+    if reason := why_not_tuned(store):
+        raise ConfigError(f"{asked.name}: rates are chosen once all trials that tune are complete: {reason}")
+    arms = tuning.tuned(asked, tuned_rates(store)).arms
+    labels = {arm.label: f"{arm.label}, lr {arm.config.lr:g}" for arm in arms}
+    named = (replace(arm, label=labels[arm.label], baseline=labels.get(arm.baseline or "")) for arm in arms)
+    return replace(asked, arms=tuple(named))
 
 
 def planned(store: Store, by_name: Mapping[str, SweepResult]) -> tuple[set[str], int]:
