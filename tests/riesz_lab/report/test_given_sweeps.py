@@ -161,9 +161,8 @@ def test_the_regime_map_takes_cells_that_are_compared_with_sgd_in_them(runs):
     assert FIGURES["regimes"].make(report.read(runs, sweeps=[LAMS])) is None  # one batch size
     figure = FIGURES["regimes"].make(report.read(runs, sweeps=[LAMS, GRID]))
     methods = ("SobolevTilde", "ReweightedL2")
-    titles = [
-        f"{method} against SGD {where}" for method in methods for where in ("in the same cell", "at its best rate")
-    ]
+    rates = ("the same rate", "SGD's best rate")
+    titles = [f"{method} against SGD at {rate}" for method in methods for rate in rates]
     assert [panel.title for panel in figure.panels] == [*titles, *(t.replace("L2", "L2, lam 5") for t in titles[2:])]
     for panel in figure.panels[:4]:
         assert panel.image.row_names == ["8", "128"]
