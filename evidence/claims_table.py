@@ -76,7 +76,7 @@ def _controls(by_name: dict[str, SweepResult]) -> Iterator[str]:
 def _regularity(data: EvidenceData) -> str:
     run = at_one_rate(data.tables)
     measured = data.measured
-    described = [regularity.neighbours(measured), regularity.along_input(measured)]
+    described = [regularity.describe_order(measured), regularity.along_input(measured)]
     seen = _lines([*regularity.verdicts(data.correlations), *described])
     done, wanted = map(sum, zip(*map(_count, run), strict=True))
     look = "" if all(map(is_decided, run)) else f"not decided: {MISSING}. A first look:<br>"

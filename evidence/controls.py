@@ -59,8 +59,9 @@ def controls(name: str, table: SweepResult) -> Sweep | None:
         name=name_of(name),
         about="the arms that differ from SGD, trained with the norm of the gradient kept, and SobolevTilde also with"
         " the channels in random order. They were selected because they differ, so part of the difference may be"
-        " chance. The control meets the same trials of SGD, so chance in those remains; chance in the arm's own trials"
-        " does not",
+        " chance. With the norm kept, they are compared with the same trials of SGD, so chance in those remains and"
+        " chance in the arm's own trials does not. Random order, and the change, are compared with the arm's own"
+        " trials, so chance in those remains there",
         reproduces="no such controls",
         arms=tuple(arms.values()),
     )
@@ -120,7 +121,10 @@ def _training(kept: ArmResult, before: ArmResult, plain: ArmResult) -> str:
         text += f"; on training images {of_kept} (without the norm kept {of_before}, {plain.arm.label} {of_plain})"
     if (factors := lengthening(before)) is not None:
         low, high = factors
-        text += f"; the metric makes gradients {low:.1f} to {high:.1f} times as long, a factor that the control removes"
+        text += (
+            f"; without the norm kept, the metric makes a layer's gradient {low:.1f} to {high:.1f} times as long"
+            " (medians over the last steps of epochs)"
+        )
     return text
 
 
@@ -133,9 +137,9 @@ def _remains(one: Attribution) -> str:
 
 def _open(one: Attribution) -> str:
     if one.now.verdict == one.then.verdict:
-        return "it is still there, within the margin; open whether it became smaller"
+        return "the difference is still there, within the margin; open whether it became smaller"
     if one.change.verdict in ("better", "worse"):
-        return "it changed; open what is left of it"
+        return "the difference changed; open what is left of it"
     return "what becomes of the difference is open"
 
 

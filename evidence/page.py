@@ -15,7 +15,7 @@ import riesz
 from evidence import TRIALS, figures, not_tested, regularity
 from evidence.claims_table import claims_table
 from evidence.data import EvidenceData, read
-from evidence.reproduce import machines
+from evidence.reproduce import describe_machine
 from evidence.results_section import results_sections
 from evidence.summary import summary
 from riesz_lab.report.figure import Figure
@@ -62,7 +62,8 @@ READINGS = (
     'SobolevTilde at "lam, as scale" is `SobolevTilde(lam=1, scale=lam)`, f + lam G f, one of two readings of the'
     " paper; the argument `lam` stays 1. At 1 its smoothing is nearly the mean over channels"
     " ([why](theory.md#facts-worth-knowing-before-choosing-lam)), so it is nearly ReweightedL2 at the same lam: read"
-    f" the two as one finding. At scale 20 it also amplifies the slowest wave along the channels, by {_SLOWEST:.1f}."
+    f" the two as one finding. At scale 20 it also amplifies the slowest wave along the channels, by a factor"
+    f" of {_SLOWEST:.1f}."
     " Metrics that smooth between neighbours, at small `lam`, were not run here."
 )
 
@@ -116,12 +117,10 @@ def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
 
 def _machines(data: EvidenceData) -> Iterator[str]:
     """What the trials were trained on: bits depend on it."""
-    counted = Counter(machines(trial) for trial in data.store.trials)
+    counted = Counter(map(describe_machine, data.store.trials))
     if counted:
         trained = "; ".join(f"{machine}: {count(n, 'trial')}" for machine, n in counted.most_common())
-        crossing = (
-            " Where the trials of a pair come from both, they differ in rounding too." if len(counted) > 1 else ""
-        )
+        crossing = " Trials of a pair that come from different ones differ in rounding too." if len(counted) > 1 else ""
         yield f"Trained on {trained}; one thread each.{crossing}"
         yield ""
 

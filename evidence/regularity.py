@@ -12,9 +12,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from evidence.rows import strength
+from riesz_lab.config import Config
+from riesz_lab.report.labels import metric_kind
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps import Arm, SweepResult
+from riesz_lab.sweeps.methods import setting
 
 Layers = list[dict[str, Any]]
 """The layers of a trial, as evidence.collect stores them."""
@@ -56,9 +60,9 @@ HEADER = (
 
 PAIRED_HEADER = (
     "Order shrinks as the level rises, since filters that are all alike leave little to tell neighbours by, so"
-    " comparing it with SGD's works against metrics that raise the level. ReweightedL2 at the same lam raises it as"
-    " much and ignores the order of the channels. Not planned and not corrected: the order of SobolevTilde minus that"
-    " of ReweightedL2, with 95% intervals.",
+    " comparing it with SGD's works against metrics that raise the level. ReweightedL2 at the same lam raises it"
+    " about as much and ignores the order of the channels. Not planned and not corrected: the order of SobolevTilde"
+    " minus that of ReweightedL2, with 95% intervals.",
     "",
     "| sweep | SobolevTilde | order minus ReweightedL2's | seeds in which it is higher |",
     "| --- | --- | --- | --- |",
@@ -115,7 +119,7 @@ def verdicts(compared: Mapping[Key, Comparison]) -> list[str]:
         higher = f"{counted.pop('higher', 0)} of {len(of_quantity)} arms higher"
         counts = ", ".join([higher, *(f"{n} {word}" for word, n in counted.items())])
         ends = [f"{end(one.difference for one in of_quantity):+.3f}" for end in (min, max)] if of_quantity else []
-        sizes = f" (mean differences {' to '.join(ends)}{_reach(of_quantity)})" if ends else ""
+        sizes = f" (mean differences {' to '.join(ends)}{_interval_range(of_quantity)})" if ends else ""
         lines.append(f"{meaning}, against SGD's: {counts}{sizes}")
     return lines
 
@@ -136,20 +140,19 @@ def against_reweighted(measured: Mapping[str, Arms]) -> dict[tuple[str, str], Co
     """By sweep and arm: the order of SobolevTilde minus that of ReweightedL2 at the same lam, by seed."""
     found = {}
     for name, arms in measured.items():
-        partners = {_without_metric(label): label for label in arms if "ReweightedL2" in label}
-        for label, (_, trials) in arms.items():
-            if "SobolevTilde" in label and (partner := partners.get(_without_metric(label))):
-                means = (_means(side, "order") for side in (arms[partner][1], trials))
-                found[name, label] = paired(*means, margin=MARGIN)
+        reweighted = {_lam(arm): trials for arm, trials in arms.values() if metric_kind(arm.config) == "reweighted-l2"}
+        for label, (arm, trials) in arms.items():
+            if metric_kind(arm.config) == "sobolev-tilde" and (partner := reweighted.get(_lam(arm))) is not None:
+                found[name, label] = paired(_means(partner, "order"), _means(trials, "order"), margin=MARGIN)
     return {key: one for key, one in found.items() if one.n}
 
 
-def _without_metric(label: str) -> str:
-    """What the labels of two metrics at the same lam have in common."""
-    return label.removesuffix(", as scale").replace("SobolevTilde", "").replace("ReweightedL2", "")
+def _lam(arm: Arm) -> tuple[Config, float]:
+    """What two metrics at the same lam have in common."""
+    return setting(arm.config), strength(arm.config)
 
 
-def neighbours(measured: Mapping[str, Arms]) -> str:
+def describe_order(measured: Mapping[str, Arms]) -> str:
     """How SobolevTilde's order compares with ReweightedL2's; a description, not a planned test."""
     found = against_reweighted(measured).values()
     higher = [one for one in found if one.wins == one.n]
@@ -187,7 +190,7 @@ def _beyond_random(trials: Mapping[Hashable, Layers | None]) -> str:
     return f"{sum(one['p'] < 0.05 for one in layers)} of {len(layers)}"
 
 
-def _reach(comparisons: Iterable[Comparison]) -> str:
+def _interval_range(comparisons: Iterable[Comparison]) -> str:
     """The least and greatest end of their intervals."""
     ends = [end for one in comparisons for end in one.interval or ()]
     return f"; 95% intervals within {min(ends):+.3f} to {max(ends):+.3f}" if ends else ""

@@ -30,8 +30,8 @@ def compare(stored: StoredTrial, repeated: StoredTrial, siblings: list[StoredTri
     """Whether the repetition agrees, and in what sense."""
     if stored.history() == repeated.history():
         return True, f"bit for bit: all {len(stored.history())} rows of its history are equal"
-    if machines(stored) == machines(repeated):
-        return False, f"not bit for bit, on a machine of the same kind: {machines(stored)}"
+    if describe_machine(stored) == describe_machine(repeated):
+        return False, f"not bit for bit, on a machine of the same kind: {describe_machine(stored)}"
     a, b = stored.score(), repeated.score()
     if a is None or b is None:
         return a == b, f"score {b} against {a}"
@@ -50,7 +50,7 @@ def _environments(trial: StoredTrial) -> list[dict[str, Any]]:
     return environments
 
 
-def machines(trial: StoredTrial) -> str:
+def describe_machine(trial: StoredTrial) -> str:
     """Processors and torch releases, which bits depend on."""
     machines = (f"{one['cpu']} with torch {one['packages']['torch']}" for one in _environments(trial))
     return " and ".join(dict.fromkeys(machines))
@@ -69,7 +69,7 @@ def main(identifier: str) -> int:
         repeated = next(trial for trial in Store(folder).trials if trial.config.id == identifier)
         siblings = [trial for trial in trials if trial.config.group == stored.config.group]
         agrees, how = compare(stored, repeated, siblings)
-        there, here = machines(stored), machines(repeated)
+        there, here = describe_machine(stored), describe_machine(repeated)
     print(f"{identifier}: {how}" + (f". Stored on {there}; repeated on {here}" if there != here else ""))
     return 0 if agrees else 1
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Hashable, Iterator
 
+import riesz
+from riesz_lab.config import Config
 from riesz_lab.statistics import Comparison
 from riesz_lab.sweeps import ArmResult, SweepResult
 
@@ -37,9 +39,17 @@ def train_accuracy(row: ArmResult) -> float | None:
     return statistics.fmean(known) if known else None
 
 
+def strength(config: Config) -> float:
+    """lam as the protocol counts it: that of ReweightedL2, the scale of SobolevTilde, 0 of plain SGD."""
+    metric = riesz.metric(config.metric)
+    if isinstance(metric, riesz.ReweightedL2):
+        return metric.lam
+    return metric.scale if isinstance(metric, riesz.SobolevTilde) else 0.0
+
+
 def lengthening(row: ArmResult) -> tuple[float, float] | None:
-    """The least and greatest factor by which the metric lengthens a layer's gradient: of all trials, medians over
-    epochs."""
+    """The factor by which the metric lengthens the gradient of a layer at the last step of an epoch: the least and
+    greatest median over epochs, of all layers and trials."""
     by_layer: dict[tuple[Hashable, str], list[float]] = {}
     for seed, trial in row.trials.items():
         for epoch in trial.updates():

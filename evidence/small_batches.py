@@ -199,8 +199,8 @@ def _cell(row: ArmResult, rows: list[ArmResult]) -> str:
     return f"{row.arm.label} ({'; '.join([numbers(compared(row)), *others])})"
 
 
-def unlikely_to_show(table: SweepResult) -> bool:
-    """Whether a gain as large as the paper's would most likely have gone unseen, for every metric."""
+def underpowered(table: SweepResult) -> bool:
+    """Whether one test alone has less than 80% power for a gain as large as the paper's, for every metric."""
     return all(one.small.detectable is not None and one.small.detectable > one.published for one in read(table))
 
 
@@ -236,10 +236,10 @@ def _differing(table: SweepResult, controlled: SweepResult | None) -> str:
     for row in metrics(table):
         if (verdict := compared(row).verdict) in ("better", "worse"):
             config = row.arm.config
-            where = f"{type(riesz.metric(config.metric)).__name__} at batch {config.batch_size} and {config.lr:g}"
+            where = f"{type(riesz.metric(config.metric)).__name__} at batch {config.batch_size} and rate {config.lr:g}"
             text = f"{verdict}: {where} ({numbers(compared(row))})"
             kept = controlled and controlled.rows.get(f"{row.arm.label}, {CONTROLS['norm']}")
-            if kept and controlled and controlled.complete:
+            if controlled and kept and controlled.complete:
                 now = compared(kept)
                 text += f", with the norm of the gradient kept {said(now)} ({numbers(now, detectable=False)})"
             named.append(text)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from evidence import controls, small_batches, sweeps
 from evidence.data import EvidenceData
-from evidence.rows import compared, metrics
+from evidence.rows import compared, metrics, strength
 from evidence.tables import MISSING, is_decided, planned, select
 from evidence.wording import count_verdicts, points
 from riesz_lab.store import StoredTrial
 from riesz_lab.sweeps import ArmResult, SweepResult
 from riesz_lab.sweeps.paper import CHANCE
 
-MAKERS = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
+TWO_LAYER_SWEEPS = (sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd)
 """The sweeps of the two-layer CNN in which metrics meet SGD at the same rate."""
 
 TWO_LAYERS = (
@@ -29,8 +27,8 @@ SMALL_BATCHES = "Whether small batches gain most on CIFAR-10 is undecided: its t
 def summary(data: EvidenceData) -> list[str]:
     """Whether it helps; what the complete sweeps say; how much was run, and what was not."""
     by_name = data.tables
-    at_one_rate = select(by_name, *MAKERS)
-    controlled = [by_name[name] for make in MAKERS if (name := controls.name_of(make().name)) in by_name]
+    at_one_rate = select(by_name, *TWO_LAYER_SWEEPS)
+    controlled = [by_name[name] for make in TWO_LAYER_SWEEPS if (name := controls.name_of(make().name)) in by_name]
     tuned, regimes = by_name[sweeps.tuned_fashion().name], by_name[sweeps.regimes().name]
     of_regimes = by_name.get(controls.name_of(regimes.sweep.name))
     return [
@@ -46,30 +44,27 @@ def summary(data: EvidenceData) -> list[str]:
 
 def _headline(at_one_rate: list[SweepResult], tuned: SweepResult, regimes: SweepResult) -> str:
     """Does it help? In the comparisons that the sentences below count."""
-    rows = [row for table in (*at_one_rate, tuned, regimes) if is_decided(table) for row in _new(table)]
+    rows = [row for table in (*at_one_rate, tuned, regimes) if is_decided(table) for row in _not_repeated(table)]
     if not rows:
         return "Whether a metric improves test accuracy over SGD is undecided: no sweep is complete."
     better = [row for row in rows if compared(row).verdict == "better"]
-    parts = [
-        f"A metric is shown to improve test accuracy over SGD in {len(better) or 'none'} of our {len(rows)} comparisons"
-    ]
-    at_one = [row for table in at_one_rate if is_decided(table) for row in metrics(table) if _lam(row) == "1"]
-    ends = [one.interval[1] for row in at_one if (one := compared(row)).interval is not None]
+    shows = f"{len(better) or 'None'} of {len(rows)} comparisons with SGD {'show' if len(better) > 1 else 'shows'}"
+    parts = [f"{shows} that a metric improves test accuracy"]
+    at_lam_1 = [row for table in at_one_rate if is_decided(table) for row in metrics(table) if _lam(row) == 1]
+    ends = [one.interval[1] for row in at_lam_1 if (one := compared(row)).interval is not None]
     if ends and not better:
         parts.append(f"at lam = 1 on the two-layer CNN, 95% intervals end at {points(max(ends))} points or below")
-    if is_decided(regimes) and small_batches.unlikely_to_show(regimes):
-        short = "our runs are too few and too short to detect a gain of that size reliably"
-        parts.append(f"{small_batches.WHERE}, {short}")
+    if is_decided(regimes) and small_batches.underpowered(regimes):
+        spread = f"our {regimes.sweep.trials} trials per arm vary too much to detect a gain of that size reliably"
+        parts.append(f"{small_batches.WHERE}, {spread}")
     return f"{'; '.join(parts)}."
 
 
-def _lam(row: ArmResult) -> str:
-    """The lam in an arm's label; empty if there is none."""
-    found = re.search(r"lam = ([\d.]+)", row.arm.label)
-    return found[1] if found else ""
+def _lam(row: ArmResult) -> float:
+    return strength(row.arm.config)
 
 
-def _new(table: SweepResult) -> list[ArmResult]:
+def _not_repeated(table: SweepResult) -> list[ArmResult]:
     """The metrics of a table, without comparisons that repeat those of another."""
     return [row for row in metrics(table) if not sweeps.repeats_lambda_fashion(table.sweep, row.arm)]
 
@@ -79,14 +74,11 @@ def _against_sgd(setting: str, tables: list[SweepResult], why_not: str) -> str:
     complete = [table for table in tables if is_decided(table)]
     if not complete:
         return f"{setting}, nothing is decided yet: {why_not}"
-    new = [row for table in complete for row in _new(table)]
+    rows = [row for table in complete for row in metrics(table)]
+    new = [row for table in complete for row in _not_repeated(table)]
     if not new:
         return f"{setting}: all chose the rate above, so that trials and verdicts are those above"
-    repeated = (
-        ""
-        if len(new) == sum(len(list(metrics(table))) for table in complete)
-        else ("; where both sides chose the rate above, the trials are those above")
-    )
+    repeated = "; where both sides chose the rate above, the trials are those above" if len(new) < len(rows) else ""
     return f"{setting}: {_outcomes(new)}{repeated}"
 
 
@@ -95,19 +87,21 @@ def _norm_kept(tables: list[SweepResult]) -> str:
     if not tables or not all(map(is_decided, tables)):
         return ""
     kept = [row for table in tables for row in metrics(table) if row.arm.config.control == "norm"]
-    return (
-        f"; the {len(kept)} that differ, trained again with the gradient rescaled to its plain norm: {_outcomes(kept)},"
-        " which cannot tell a bad direction from a shorter step"
+    text = (
+        f"; the {len(kept)} that differ, trained again with the gradient rescaled to its plain norm: {_outcomes(kept)}"
     )
+    if any(compared(row).verdict == "worse" for row in kept):
+        text += "; what is still worse may be so by its direction or by shorter steps"
+    return text
 
 
 def _outcomes(rows: list[ArmResult]) -> str:
     """Their verdicts, with the lam of what is better or worse, and the range of their differences."""
     text = count_verdicts(rows)
     for verdict in ("better", "worse"):
-        lams = dict.fromkeys(_lam(row) for row in rows if compared(row).verdict == verdict)
-        if lams and all(lams) and len({_lam(row) for row in rows}) > 1:
-            text += f"; {verdict} only at lam = {' and '.join(lams)}"
+        lams = sorted({_lam(row) for row in rows if compared(row).verdict == verdict})
+        if lams and len({_lam(row) for row in rows}) > 1:
+            text += f"; {verdict} only at lam = {' and '.join(f'{lam:g}' for lam in lams)}"
     found = [one.difference for row in rows if (one := compared(row)).n]
     return text + (f"; mean differences {points(min(found))} to {points(max(found))} points" if found else "")
 

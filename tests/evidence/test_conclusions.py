@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from evidence import figures, page, small_batches, sweeps
+from evidence import controls, figures, page, small_batches, sweeps
 from evidence.attribution import Attribution
 from evidence.claims import CLAIMS
 from evidence.data import read
 from evidence.summary import TUNED, TWO_LAYERS
 from evidence.tables import TUNING, grid
+from evidence.wording import points
 
 from evidence_trials import SEARCH, store, store_arm
 from riesz_lab.store import Store
@@ -47,14 +48,18 @@ def test_the_summary_leads_with_how_many_comparisons_are_better_also_if_none_is(
     def lead():
         return page.text(tmp_path).splitlines()[2:4]
 
-    start, helps = f"- {TWO_LAYERS}", "- A metric is shown to improve test accuracy over SGD in"
+    start, helps = f"- {TWO_LAYERS}", "that a metric improves test accuracy"
     undecided = "- Whether a metric improves test accuracy over SGD is undecided: no sweep is complete."
     assert lead() == [undecided, f"{start}, nothing is decided yet: trials are missing."]
     store(tmp_path, sweeps.lambda_fashion(), {"ReweightedL2 lam = 20": -0.01})
+    store_arm(tmp_path, sweeps.lambda_fashion(), "ReweightedL2 lam = 5", 0.8, spread=0.0003)  # a wider interval
     worse = "1 worse, 5 equal within 0.2 points; worse only at lam = 20; mean differences -1.00 to +0.00 points."
-    assert lead()[0].startswith(
-        f"{helps} none of our 6 comparisons; at lam = 1 on the two-layer CNN, 95% intervals end"
-    )
+    at_lam_1 = [
+        read(tmp_path).tables["evidence-lambda-fashion"].comparisons[label].interval[1]
+        for label in ("ReweightedL2 lam = 1", "SobolevTilde lam = 1, as scale")
+    ]
+    end = f"at lam = 1 on the two-layer CNN, 95% intervals end at {points(max(at_lam_1))} points or below."
+    assert lead()[0] == f"- None of 6 comparisons with SGD shows {helps}; {end}"
     assert lead()[1] == f"{start}: 0 of 6 comparisons better, {worse}"
     for label, score in {"SGD (lam = 0)": 0.8, "ReweightedL2 lam = 5": 0.803}.items():
         store_arm(tmp_path, sweeps.lambda_mnist(), label, score)
@@ -62,14 +67,14 @@ def test_the_summary_leads_with_how_many_comparisons_are_better_also_if_none_is(
     store(tmp_path, sweeps.lambda_mnist(), {"ReweightedL2 lam = 1": 0.001, "ReweightedL2 lam = 5": -0.001})
     better = "1 of 12 comparisons better (1 of them by no more than 0.2 points)"
     worse = "2 worse (1 of them by no more than 0.2 points)"
-    where = "better only at lam = 1; worse only at lam = 20 and 5"
-    assert lead()[0] == f"{helps} 1 of our 12 comparisons."
+    where = "better only at lam = 1; worse only at lam = 5 and 20"
+    assert lead()[0] == f"- 1 of 12 comparisons with SGD shows {helps}."
     assert lead()[1].startswith(f"{start}: {better}, {worse}, 9 equal within 0.2 points; {where}; ")
 
 
 def test_the_summary_says_where_a_gain_of_the_papers_size_would_have_gone_unseen(tmp_path):
     sweep = sweeps.regimes()
-    unseen = "where the paper gains most, our runs are too few and too short to detect a gain of that size reliably."
+    unseen = "where the paper gains most, our 5 trials per arm vary too much to detect a gain of that size reliably."
     store(tmp_path, sweep, {})
     assert not page.text(tmp_path).splitlines()[2].endswith(unseen)
     for label in ("b8 lr 0.1 SGD + SobolevTilde", "b8 lr 0.1 SGD + ReweightedL2"):
@@ -277,6 +282,25 @@ def test_whether_small_batches_gain_most_is_tested_by_seed(tmp_path, small, larg
     verdict = "better" if small > 0 else "worse"
     listed = f"; {verdict}: b8 lr 0.1 SGD + SobolevTilde ({100 * small:+.2f}, "
     assert (listed in everywhere) == bool(small)
+
+
+def test_what_differs_at_any_batch_size_is_named_with_its_control_and_the_other_metric(tmp_path):
+    sweep, label = sweeps.regimes(), "b128 lr 0.1 SGD + SobolevTilde"
+    store(tmp_path, sweep, {label: -0.02})
+    table = read(tmp_path).tables[sweep.name]
+    other = "; b128 lr 0.1 SGD + ReweightedL2: equal within 0.2 points, +0.00, "
+    assert other in small_batches.conclude(table)[-1].partition(f"; worse: {label} (-2.00, ")[2]
+    found = controls._stored(sweep.name, tmp_path)
+
+    def named():
+        by_name = read(tmp_path).tables
+        return small_batches.in_short(by_name[sweep.name], by_name[found.name])
+
+    assert "; worse: SobolevTilde at batch 128 and rate 0.1 (-2.00, " in named()
+    store_arm(tmp_path, found, f"{label}, norm kept", 0.79)
+    assert "with the norm" not in named()  # the other control is missing
+    store_arm(tmp_path, found, f"{label}, channels permuted", 0.78)
+    assert "), with the norm of the gradient kept worse (-1.00, " in named()
 
 
 def test_pairs_that_are_missing_decide_nothing_of_small_against_large_batches(tmp_path):

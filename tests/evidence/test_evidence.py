@@ -14,7 +14,7 @@ from evidence import figures, not_tested, page, regularity, reproduce, sweeps
 from evidence.claims import CLAIMS
 from evidence.collect import collect
 from evidence.data import read
-from evidence.rows import metrics
+from evidence.rows import lengthening, metrics
 from evidence.tables import search
 from safetensors.torch import save_file
 
@@ -30,6 +30,11 @@ def test_every_stored_trial_reads_and_is_complete():
     assert not store.broken
     assert len(store.trials) >= 6
     assert all(trial.result is not None for trial in store.trials)
+
+
+def test_every_trial_was_trained_by_one_thread_as_the_page_says():
+    for trial in Store(page.TRIALS).trials:
+        assert {one["threads"] for one in json.loads((trial.path / "environment.json").read_text())} == {1}
 
 
 def test_no_weights_are_published_and_the_trials_stay_small():
@@ -225,7 +230,9 @@ def test_the_order_of_sobolev_tilde_is_compared_with_that_of_reweighted_l2_at_th
     ((key, one),) = regularity.against_reweighted(measured).items()  # lam = 20 has no partner
     assert key == ("lambda-mnist", tilde)
     assert (one.difference, one.wins, one.n) == (pytest.approx(0.021), 3, 3)
-    assert regularity.neighbours(measured).endswith("higher in every seed in 1 of 1 pairs of arms, by 0.021 to 0.021")
+    assert regularity.describe_order(measured).endswith(
+        "higher in every seed in 1 of 1 pairs of arms, by 0.021 to 0.021"
+    )
     rows = [line for line in regularity.section(measured, {}) if line.startswith("| lambda-mnist | ")]
     assert [row.rpartition(" | ")[2] for row in rows] == ["3 of 3 |", "0 of 3 |", "0 of 3 |", "3 of 3 |"]
 
@@ -247,8 +254,20 @@ def test_the_page_names_the_machines(tmp_path):
         path = store_trial(tmp_path, config)
         machine = {"cpu": "one" if number else "another", "packages": {"torch": "2"}, "threads": 1}
         (path / "environment.json").write_text(json.dumps([machine]))
-    trained = "Trained on one with torch 2: 2 trials; another with torch 2: 1 trial; one thread each. Where the trials"
+    trained = "Trained on one with torch 2: 2 trials; another with torch 2: 1 trial; one thread each. Trials of a"
     assert any(line.startswith(trained) for line in page.text(tmp_path).splitlines())
+
+
+def test_the_lengthening_of_gradients_is_a_median_over_epochs_by_layer_and_trial(tmp_path):
+    sweep = sweeps.lambda_mnist()
+    ratios = {0: {"a": (1.0, 2.0, 9.0), "b": (3.0, None, 5.0)}, 1: {"a": (1.5, 1.5, 1.5), "b": (2.0, 2.0, 2.0)}}
+    for seed, by_layer in ratios.items():
+        path = store_trial(tmp_path, replace(sweep.arms[1].config, seed=seed))
+        epochs = [{name: {"ratio": values[epoch]} for name, values in by_layer.items()} for epoch in range(3)]
+        rows = (json.dumps({"epoch": epoch, "layers": layers}) + "\n" for epoch, layers in enumerate(epochs))
+        (path / "updates.jsonl").write_text("".join(rows))
+    row = results(sweep, Store(tmp_path)).rows[sweep.arms[1].label]
+    assert lengthening(row) == (1.5, 4.0)
 
 
 def test_accuracy_on_training_images_is_that_of_the_last_epoch(tmp_path):

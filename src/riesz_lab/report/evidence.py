@@ -63,10 +63,10 @@ class ReportData:
         """Whether it is that of a sweep which the user asked for."""
         return table.sweep in self.sweeps.values()
 
-    def own_tables(self, key: Callable[[Config], Config]) -> list[SweepResult]:
-        """Those of given sweeps that are not built in, as figures can show them; see `parts`."""
+    def own_tables(self, key: Callable[[Config], Config], *beside: str) -> list[SweepResult]:
+        """Those of given sweeps that are not built in, as figures can show them beside built-in ones; see `parts`."""
         own = [table for table in self.tables if self.is_given(table) and table.sweep.name not in SWEEPS]
-        return parts(own, key)
+        return parts(own, key, self.tables_of(*beside))
 
     @cached_property
     def comparisons(self) -> list[tuple[SweepResult, str, Comparison]]:

@@ -8,17 +8,21 @@ from riesz_lab.report.labels import is_as_published
 from riesz_lab.sweeps import ArmResult, SweepResult
 
 
-def parts(tables: Iterable[SweepResult], key: Callable[[Config], Config]) -> list[SweepResult]:
+def parts(
+    tables: Iterable[SweepResult], key: Callable[[Config], Config], beside: Iterable[SweepResult] = ()
+) -> list[SweepResult]:
     """The tables, each divided by what `key` makes of the settings of an arm; a part without trials is left out.
 
     Controls, directions and layers that the paper's tables do not have, and trials that chose a rate are left out. So
-    is a part whose trials are all in another: sweeps share trials, and those of controls repeat what they control.
+    is a part whose trials are all in another, or in a table `beside` them: sweeps share trials, and those of controls
+    repeat what they control.
     """
     divided = [part for table in tables for part in _divide(table, key)]
-    kept: list[SweepResult] = []
+    kept, drawn = [], [_ids(table) for table in beside]
     for part in sorted(divided, key=lambda part: -len(_ids(part))):
-        if not any(_ids(part) <= _ids(other) for other in kept):
+        if not any(_ids(part) <= ids for ids in drawn):
             kept.append(part)
+            drawn.append(_ids(part))
     return [part for part in divided if any(part is one for one in kept)]
 
 

@@ -97,7 +97,7 @@ def format_sum(hours: Sequence[float | None]) -> str:
     total = sum(each or 0.0 for each in hours)
     if total < 10:
         return format_hours(total)
-    return f"{float(f'{total:.2g}') if total >= 1000 else total:,.0f} hours"
+    return f"{float(f'{total:.2g}') if total >= 100 else total:,.0f} hours"
 
 
 def _step_ms(measured: dict[int, float], size: int) -> float:

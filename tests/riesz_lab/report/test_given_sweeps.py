@@ -156,6 +156,37 @@ def test_panels_of_settings_that_differ_in_their_rate_alone_are_told_apart(tmp_p
     assert "rate 0.3," in second.title
 
 
+def test_panels_that_read_alike_are_named_by_their_sweeps(tmp_path):
+    one = replace(lams(), arms=lams().arms[:3])
+    arms = (replace(arm, config=replace(arm.config, weight_decay=0.1)) for arm in one.arms)
+    other = replace(one, name="decayed", arms=tuple(arms))
+    for chosen in (one, other):
+        store(tmp_path, chosen)
+    evidence = replace(report.read(tmp_path), sweeps={"a": one, "b": other}, _rows={}, _weights={})
+    first, second = FIGURES["lambda"].make(evidence).panels
+    assert (first.title.split(": ")[0], second.title.split(": ")[0]) == ("own-lams", "decayed")
+
+
+def test_a_part_of_a_built_in_sweep_is_not_drawn_beside_it(tmp_path):
+    known = sweep("lambda-fashion-mini").with_trials(3)
+    store(tmp_path, known)
+    part = replace(known, name="part", arms=tuple(arm for arm in known.arms if "Tilde" not in arm.label))
+    evidence = replace(report.read(tmp_path), sweeps={"a": part}, _rows={}, _weights={})
+    (panel,) = FIGURES["lambda"].make(evidence).panels
+    assert len(panel.series) > 2  # with SobolevTilde
+
+
+def test_what_the_paper_shows_is_said_of_its_datasets_alone(tmp_path):
+    arms = (replace(arm, config=replace(arm.config, dataset="cifar10")) for arm in lams().arms[:3])
+    other = replace(lams(), name="other-data", arms=tuple(arms))
+    for chosen, said in ((lams(), True), (other, False)):
+        store(tmp_path / chosen.name, chosen)
+        evidence = replace(report.read(tmp_path / chosen.name), sweeps={"a": chosen}, _rows={}, _weights={})
+        figure = FIGURES["lambda"].make(evidence)
+        assert ("In the paper, both metrics lie above" in figure.caption) == said
+        assert ("in the paper" in figure.panels[0].series[0].name) == said
+
+
 def test_the_regime_map_takes_cells_that_are_compared_with_sgd_in_them(runs):
     assert FIGURES["regimes"].make(report.read(runs)) is None
     assert FIGURES["regimes"].make(report.read(runs, sweeps=[LAMS])) is None  # one batch size

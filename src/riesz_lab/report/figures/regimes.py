@@ -49,7 +49,7 @@ class RegimeMap:
 
 
 def regimes(evidence: ReportData) -> Figure | None:
-    own = [part for part in map(_compared_in_cells, evidence.own_tables(_without_cell)) if _is_grid(part)]
+    own = [part for part in map(_compared_in_cells, evidence.own_tables(_without_cell, "regimes")) if _is_grid(part)]
     return regime_figure([*evidence.tables_of("regimes"), *own])
 
 
