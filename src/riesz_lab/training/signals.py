@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -31,3 +33,15 @@ class Interrupts:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number
+
+
+@contextmanager
+def signals_after() -> Iterator[None]:
+    """A signal that arrives within this context takes effect at its end, so that what is written there is whole."""
+    stop = Interrupts()
+    try:
+        with stop:
+            yield
+    finally:
+        if stop.received is not None:
+            signal.raise_signal(stop.received)

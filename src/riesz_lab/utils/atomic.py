@@ -21,8 +21,9 @@ def write_bytes(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
         sync_directory(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise cannot_write(path, error) from error
+    finally:  # Ctrl-C leaves nothing either
+        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -48,14 +49,13 @@ def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
                 os.fsync(written.fileno())
         sync_directory(temporary)
         if path.exists():
-            # Saved twice at one step (a resumed trial that was stopped at once): keep the first.
-            shutil.rmtree(temporary)
-            return
+            return  # saved twice at one step (a resumed trial that was stopped at once): keep the first
         os.replace(temporary, path)
         sync_directory(path.parent)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_directory(path: Path) -> None:

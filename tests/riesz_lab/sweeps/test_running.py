@@ -19,6 +19,7 @@ from lab_helpers import riesz as riesz_process
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, StoppedError
 from riesz_lab.store import Store
+from riesz_lab.store.files import read_sweeps
 from riesz_lab.store.trial import Trial
 from riesz_lab.sweeps.running import display, driver, local
 from riesz_lab.sweeps.running import ray_executor as on_ray
@@ -182,6 +183,28 @@ def test_workers_train_the_same_bits_as_one_process_and_a_stopped_sweep_continue
     for config in six().all_configs():
         plain = train(config, runs=tmp_path / "plain", data=data(), hardware=Hardware(accelerator="cpu"))
         assert outcome_bytes(plain.path) == outcome_bytes(Trial(tmp_path / "sweep", config).path)
+
+
+def test_a_worker_that_is_stopped_before_it_trains_leaves_a_whole_record(tmp_path, monkeypatch):
+    """A signal in the midst of writing which sweep the trial is run for."""
+    received, before = [], signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    replace_file = os.replace
+
+    def signalled(old, new):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert not received
+        replace_file(old, new)
+
+    monkeypatch.setattr(os, "replace", signalled)
+    config = six().all_configs()[0]
+    job = TrialJob(id="one", config=config.to_dict(), runs=tmp_path, data_dir=tmp_path, sweep="six", family=3,
+                   train=lambda config, job: False)  # fmt: skip
+    try:
+        assert work(job) == "done"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
+    assert read_sweeps(Trial(tmp_path, config).sweeps_file) == {"six": 3}
 
 
 def test_what_fails_is_listed_with_its_reason_and_retried_on_request(tmp_path, riesz, monkeypatch):

@@ -17,7 +17,7 @@ from riesz_lab.store.trial import Trial, lock
 from riesz_lab.training import checkpoint
 from riesz_lab.training.hardware import Hardware
 from riesz_lab.training.loop import Loop
-from riesz_lab.training.signals import Interrupts
+from riesz_lab.training.signals import Interrupts, signals_after
 from riesz_lab.training.trainer import train
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -148,6 +148,20 @@ def test_a_second_ctrl_c_ends_at_once_and_a_second_sigterm_does_not():
         assert stop.received == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_waits_for_the_end_of_what_must_be_whole():
+    received, before = [], signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        with signals_after():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not received
+        assert received == [signal.SIGTERM]
+        with signals_after():
+            pass
+        assert received == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def killed(count, folder):

@@ -23,6 +23,7 @@ from riesz_lab.config import Config
 from riesz_lab.errors import BusyError, LabError, StoppedError
 from riesz_lab.store.trial import Trial
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.training.signals import signals_after
 from riesz_lab.training.trainer import train
 from riesz_lab.utils.malloc import keep_freed_memory
 
@@ -80,7 +81,8 @@ def work(job: TrialJob) -> How:
     trial = Trial(job.runs, Config.from_dict(job.config))
     try:
         if job.sweep:
-            trial.add_sweep(job.sweep, job.family)
+            with signals_after():  # training has not begun, so a signal would end the process at once
+                trial.add_sweep(job.sweep, job.family)
         trained = job.train(trial.config, job)
     except BusyError:
         return "busy"
