@@ -98,7 +98,7 @@ def _spread(by_name: Mapping[str, SweepResult]) -> Iterator[str]:
         smaller = sum(ratio < 1 for ratio in ratios)
         yield (
             "The protocol does not ask about the spread over seeds, and three to five seeds hardly tell it. Counted,"
-            f" not tested: at the same rate it is smaller with a metric than with SGD in {smaller} of {len(ratios)}"
-            " pairs of arms."
+            f" not tested: in the sweeps at one rate it is smaller with a metric than with SGD in {smaller} of"
+            f" {len(ratios)} comparisons."
         )
         yield ""

@@ -109,7 +109,7 @@ def _page(data: EvidenceData, drawn: Mapping[str, Figure]) -> str:
         " of regimes were trained on JPEG copies of CIFAR-10, which are not in this repository, and repeat bit for bit"
         " with the same copies only. `make evidence` rewrites this page and the full report, `evidence/report.html`,"
         " from the stored trials; it needs no data and trains nothing. The report compares the sweeps of"
-        " this page, with the same verdicts; it has those of incomplete sweeps too, which do not count.",
+        " this page, with the same verdicts; those of a sweep that is not complete do not count.",
         "",
     ]
     return "\n".join(lines)

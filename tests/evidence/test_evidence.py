@@ -246,7 +246,7 @@ def test_what_was_not_tested_has_the_papers_claim_and_a_cost(tmp_path):
     counted = next(line for line in not_tested.section(read(tmp_path).tables) if line.startswith("The protocol does"))
     comparisons = [row.comparison for row in metrics(read(tmp_path).tables["evidence-plain-sgd"])]
     smaller = sum(one.variance_ratio < 1 for one in comparisons)
-    assert f"in {smaller} of 4 pairs of arms." in counted
+    assert f"in {smaller} of 4 comparisons." in counted
 
 
 def test_the_page_names_the_machines(tmp_path):
