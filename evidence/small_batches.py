@@ -138,9 +138,7 @@ def _verdict(one: SmallBatches) -> str:
     more = ""
     if one.more.interval is not None:
         more = f"; the difference minus that at batch {LARGE}: {points(one.more.difference)}, {interval(one.more)}"
-    if one.at_sgd_rate is not None:
-        now = one.at_sgd_rate.now
-        more += f"; at {one.sgd_rate:g}, SGD's best rate: {said(now)}, {numbers(now)}"
+    more += _at_sgd_rate(one)
     return ", ".join([f"{one.outcome} ({_against_paper(one)}{more})", *_rate_conclusion(one)])
 
 
@@ -158,6 +156,14 @@ def _line(one: SmallBatches) -> str:
         rates = f"SGD at {one.at(one.sgd_rate)}, and the metric at {one.at(one.own_rate)}, each at its best"
         parts.append(f"{rates}: {said(one.each_at_best)} ({numbers(one.each_at_best)})")
     return "; ".join([*parts, *_rate_conclusion(one)])
+
+
+def _at_sgd_rate(one: SmallBatches, detectable: bool = True) -> str:
+    """The difference at the rate that suits SGD best, if it is another one than the paper's."""
+    if one.at_sgd_rate is None:
+        return ""
+    now = one.at_sgd_rate.now
+    return f"; at {one.sgd_rate:g}, SGD's best rate: {said(now)}, {numbers(now, detectable=detectable)}"
 
 
 def _rate_conclusion(one: SmallBatches) -> list[str]:
@@ -217,9 +223,7 @@ def in_short(table: SweepResult, controlled: SweepResult | None = None) -> str:
         size = f"{numbers(one.small, detectable=False)}; the paper: {points(one.published)}"
         if one.order in order:
             size += f"; {order[one.order]} that at batch {LARGE}"
-        if one.at_sgd_rate is not None:
-            now = one.at_sgd_rate.now
-            size += f"; at {one.sgd_rate:g}, SGD's best rate: {said(now)}, {numbers(now, detectable=False)}"
+        size += _at_sgd_rate(one, detectable=False)
         found.append(", ".join([f"{one.metric} {one.outcome} ({size})", *_rate_conclusion(one)]))
     config = next(metrics(table)).arm.config
     here = (

@@ -43,8 +43,9 @@ def _has_two_lams(table: SweepResult) -> bool:
 
 def lambda_figure(tables: Iterable[SweepResult]) -> Figure:
     """A panel per table; each has one setting."""
-    drawable = [table for table in tables if _points(table)]
-    shown = [(title, _config(table), _points(table)) for title, table in zip(_titles(drawable), drawable, strict=True)]
+    drawable = [(table, points) for table in tables if (points := _points(table))]
+    titles = _titles([table for table, _ in drawable])
+    shown = [(title, _config(table), points) for title, (table, points) in zip(titles, drawable, strict=True)]
     drawn = [reading for name, reading in TILDE.items() if any(name in points for _, _, points in shown)]
     readings = f" The paper's H1-tilde at lam has two readings; drawn: {', '.join(drawn)}." if drawn else ""
     paper = above = ""
