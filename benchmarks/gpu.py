@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.networks import NETWORKS, Shape
-from riesz.backends.triton.kernels import KERNELS, Kernel
-from riesz.backends.triton.tiles import Geometry, Tile
+from riesz.backends.triton.launch import Geometry, Kernel, Tile, kernels
 
 METRICS = ("reweighted_l2", "sobolev_tilde", "laplacian_smoothing", "centralization", "identity")
 
@@ -87,7 +86,7 @@ def geometry_of(shape: Shape) -> Geometry:
 def variants_table() -> str:
     rows = []
     for stem in METRICS:
-        kernel = KERNELS[stem]
+        kernel = kernels()[stem]
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             done = set()
             for n in (64, 2048):
@@ -149,7 +148,7 @@ def times_table() -> str:
     for network in ("ResNet-50", "ResNet-56"):
         for device in DEVICES:
             for stem in METRICS:
-                e = expected(KERNELS[stem], NETWORKS[network], device)
+                e = expected(kernels()[stem], NETWORKS[network], device)
                 rows.append(
                     (network, device.name, stem, str(e.launches), f"{e.total:.2f}", f"{1e6 * e.seconds:.0f}",
                      f"{1e6 * e.longest:.0f}", f"{1e6 * e.copy:.0f}", f"{e.seconds / e.copy:.2f}")

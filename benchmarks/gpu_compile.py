@@ -26,8 +26,7 @@ from typing import Any
 import torch
 
 from benchmarks.networks import NETWORKS
-from riesz.backends.triton.kernels import DTYPES, KERNELS, Kernel
-from riesz.backends.triton.tiles import Geometry, Tile
+from riesz.backends.triton.launch import DTYPES, Geometry, Kernel, Tile, kernels
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
@@ -106,7 +105,7 @@ def name_of(tile: Tile, dtype: torch.dtype) -> str:
 
 def variants(dtypes: tuple[torch.dtype, ...] = DTYPES_BY_SIZE) -> Iterator[Variant]:
     """Every tile the formulas can give, for every kernel and dtype."""
-    for kernel in KERNELS.values():
+    for kernel in kernels().values():
         for dtype in dtypes:
             tiles = {}
             for n in (1, 8, 32, 128, 256, 512, 5000):
@@ -118,7 +117,7 @@ def variants(dtypes: tuple[torch.dtype, ...] = DTYPES_BY_SIZE) -> Iterator[Varia
 
 def launches() -> Iterator[Variant]:
     """The launches of whole networks in float32, where they have more than one tile."""
-    for kernel in KERNELS.values():
+    for kernel in kernels().values():
         for network in LAUNCHES:
             shapes = [(shape[0], math.prod(shape[1:])) for shape in NETWORKS[network]]
             geometries = [Geometry(n, 1, inner, 0, inner, 1) for n, inner in shapes]
@@ -142,7 +141,7 @@ def build(variant: Variant, target: str) -> Any:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from riesz.backends.triton import entry
+    from riesz.backends.triton import panels
 
     constants: dict[str, Any] = {
         "BODY": variant.kernel.body(),
@@ -151,11 +150,11 @@ def build(variant: Variant, target: str) -> Any:
     }
     tiles = tuple(map(astuple, variant.tiles))
     if variant.entry == "many":
-        function, constants["TILES"] = entry.many, tiles
+        function, constants["TILES"] = panels.many, tiles
         arguments = {"addresses": "*i64", "geometry": "*i64", "owners": "*i32", "numbers": "*fp64", "scratch": "*fp64"}
         aligned = list(arguments)
     else:
-        function, constants["TILE"] = entry.single, tiles[0]
+        function, constants["TILE"] = panels.single, tiles[0]
         sizes = ("address", "n", "outer", "inner", "stride_outer", "stride_row", "stride_inner", "blocks")
         arguments = dict.fromkeys(sizes, "i64") | {"numbers": "*fp64", "scratch": "*fp64"}
         aligned = ["numbers", "scratch"]

@@ -9,7 +9,7 @@ import torch
 
 from riesz import Centralization, ReweightedL2, SobolevTilde
 from riesz.backends import registry
-from riesz.backends.triton import identity, reweighted_l2, verify
+from riesz.backends.triton import means, verify
 from riesz_lab.commands import doctor_gpu
 
 
@@ -49,7 +49,7 @@ def test_right_kernels_are_called_right(examine, monkeypatch, checked):
 
 
 def test_a_broken_kernel_is_called_wrong_case_by_case(examine, monkeypatch):
-    monkeypatch.setattr(reweighted_l2, "direct", identity.direct)  # forgets the mean
+    monkeypatch.setattr(means, "reweighted_l2", means.identity)  # forgets the mean
     status, out, rows = examine()
     assert status == 1
     wrong = [row for row in rows if row["what"] == "error/tolerance" and not float(row["value"]) <= 1]
@@ -61,7 +61,7 @@ def test_a_broken_kernel_is_called_wrong_case_by_case(examine, monkeypatch):
 
 def test_a_broken_kernel_that_eager_stands_in_for_is_called_wrong_too(examine, monkeypatch):
     monkeypatch.setenv("RIESZ_VERIFY", "1")
-    monkeypatch.setattr(reweighted_l2, "direct", identity.direct)
+    monkeypatch.setattr(means, "reweighted_l2", means.identity)
     status, out, rows = examine()
     assert status == 1
     assert "comparisons with the reference, 0 beyond their tolerance" in out

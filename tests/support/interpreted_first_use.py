@@ -13,8 +13,8 @@ import triton.language as tl
 
 import riesz
 from cases import OPERATORS, TOLERANCE, relative_error
-from riesz.backends.triton import direct, identity, kernels, launch, reweighted_l2, verify
-from riesz.backends.triton.tiles import Tile
+from riesz.backends.triton import backend, launch, means, verify
+from riesz.backends.triton.launch import Tile, kernels
 from riesz.layout.axis import Axis
 from triton_interpreter import direct_all_, expected
 
@@ -23,7 +23,7 @@ SMOOTHING = (riesz.SobolevTilde, riesz.Sobolev, riesz.LaplacianSmoothing, riesz.
 
 @pytest.mark.usefixtures("verified")
 def test_a_broken_kernel_is_caught_at_first_use_and_eager_serves(monkeypatch, caplog):
-    monkeypatch.setattr(reweighted_l2, "direct", identity.direct)  # forgets the mean
+    monkeypatch.setattr(means, "reweighted_l2", means.identity)  # forgets the mean
     metric = riesz.ReweightedL2(lam=2.0)
     with caplog.at_level(logging.WARNING, "riesz"):
         for _ in range(3):
@@ -39,7 +39,7 @@ def test_a_broken_kernel_is_caught_at_first_use_and_eager_serves(monkeypatch, ca
     assert "differs from eager by" in status.reason
 
 
-RIGHT = identity.direct
+RIGHT = means.identity
 """The kernel that is broken; a test sets it."""
 
 
@@ -53,17 +53,17 @@ def first_program_alone(
 
 
 def kinds_by_stem():
-    kinds = {direct.STEMS[o.native_kind]: type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5)}
-    return [(stem, kinds[stem]) for stem in kernels.KERNELS]
+    kinds = {backend.STEMS[o.native_kind]: type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5)}
+    return [(stem, kinds[stem]) for stem in kernels()]
 
 
 @pytest.mark.usefixtures("verified")
 @pytest.mark.parametrize("shape", [(5, 4), (600, 3)], ids=["vectors", "strided panels"])
 @pytest.mark.parametrize(("stem", "kind"), kinds_by_stem())
 def test_a_kernel_that_is_right_in_its_first_program_alone_is_caught(stem, kind, shape, monkeypatch):
-    module = importlib.import_module(f"riesz.backends.triton.{stem}")
-    monkeypatch.setitem(globals(), "RIGHT", module.direct)
-    monkeypatch.setattr(module, "direct", first_program_alone)
+    module = importlib.import_module(kernels()[stem].module)
+    monkeypatch.setitem(globals(), "RIGHT", getattr(module, stem))
+    monkeypatch.setattr(module, stem, first_program_alone)
     direct_all_([(torch.randn(shape), Axis(0))], kind())
     assert "differs from eager" in verify.note()
 
@@ -91,8 +91,8 @@ def test_a_kernel_that_ignores_a_number_is_caught(kind, index, ignored, monkeypa
 @pytest.mark.parametrize("kind", SMOOTHING)
 def test_a_kernel_of_half_types_that_only_scales_is_caught(kind, dtype, n, monkeypatch):
     """Half types are compared to two or three digits: what a kernel does to a sample must show in those."""
-    module = importlib.import_module(f"riesz.backends.triton.{direct.kernel_of(kind()).stem}")
-    monkeypatch.setattr(module, "direct", identity.direct)
+    kernel = backend.kernel_of(kind())
+    monkeypatch.setattr(importlib.import_module(kernel.module), kernel.stem, means.identity)
     direct_all_([(torch.randn(n, 3, dtype=dtype), Axis(0))], kind())
     assert "differs from eager" in verify.note()
 
@@ -109,7 +109,7 @@ def test_threads_that_use_a_broken_kernel_first_announce_it_once(monkeypatch, ca
     def work():
         verify.is_trusted(kernel, "many", torch.float32, (tile,), torch.device("cpu"), None, None)
 
-    kernel, tile = kernels.KERNELS["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
+    kernel, tile = kernels()["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
     monkeypatch.setattr(verify, "_compare", compare)
     threads = [threading.Thread(target=work) for _ in range(3)]
     with caplog.at_level(logging.WARNING, "riesz"):
@@ -134,7 +134,7 @@ def test_a_kernel_that_writes_outside_its_gradient_is_caught(place):
             outside = memory.storage_offset() + (place if place < 0 else geometry.span)
             memory.as_strided((1,), (1,), outside).add_(1)
 
-    kernel, tile = kernels.KERNELS["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
+    kernel, tile = kernels()["reweighted_l2"], Tile(1, 512, 16, 0, 4, True)
     trusted = verify.is_trusted(kernel, "many", torch.float32, (tile,), torch.device("cpu"), run, check)
     assert trusted == (place is None)
 
@@ -153,9 +153,9 @@ def test_a_kernel_that_does_not_compile_is_not_used(monkeypatch):
 
 
 @pytest.mark.usefixtures("verified")
-@pytest.mark.parametrize("stem", kernels.KERNELS)
+@pytest.mark.parametrize("stem", kernels())
 def test_every_kernel_passes_its_first_use_once(stem, monkeypatch):
-    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and direct.STEMS[o.native_kind] == stem}
+    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and backend.STEMS[o.native_kind] == stem}
     samples = []
     real = verify._compare
     monkeypatch.setattr(verify, "_compare", lambda *arguments: samples.append(1) or real(*arguments))

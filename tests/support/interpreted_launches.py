@@ -15,7 +15,7 @@ import torch
 
 import riesz
 from cases import OPERATORS, TOLERANCE, laid_out, relative_error
-from riesz.backends.triton import direct, fast_path, kernels, launch, table, verify
+from riesz.backends.triton import backend, launch, verify
 from riesz.layout.axis import Axis, ColumnView
 from triton_interpreter import direct_all_, expected
 
@@ -54,7 +54,7 @@ def test_two_dtypes_are_two_launches(monkeypatch):
 def test_a_gradient_that_loses_its_alignment_is_not_written_by_vectors():
     metric, f = riesz.ReweightedL2(), torch.randn(8, 4)
     opened = ColumnView.open(f, Axis(0))
-    path = fast_path.TritonFastPath.of([f], [opened])
+    path = backend.TritonFastPath.of([f], [opened])
     assert path([f], metric)
     moved = laid_out(torch.randn(8, 4), "offset")
     before = moved.clone()
@@ -66,8 +66,8 @@ def test_a_gradient_that_loses_its_alignment_is_not_written_by_vectors():
 def test_threads_that_share_a_fast_path_launch_with_numbers_of_their_own(monkeypatch):
     """The other thread directs between the upload and the launch of this one."""
     f = torch.randn(8, 4)
-    path = fast_path.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
-    real, between = fast_path._Launch.prepare, [riesz.ReweightedL2(lam=5.0)]
+    path = backend.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
+    real, between = backend._Launch.prepare, [riesz.ReweightedL2(lam=5.0)]
 
     def interrupted(*arguments):
         start = real(*arguments)
@@ -76,7 +76,7 @@ def test_threads_that_share_a_fast_path_launch_with_numbers_of_their_own(monkeyp
         return start
 
     assert path([f.clone()], riesz.ReweightedL2(lam=1.0))
-    monkeypatch.setattr(fast_path._Launch, "prepare", interrupted)
+    monkeypatch.setattr(backend._Launch, "prepare", interrupted)
     wanted = expected(f, metric := riesz.ReweightedL2(lam=2.0), Axis(0))
     assert path([f], metric)
     assert relative_error(f, wanted) <= TOLERANCE[torch.float32]
@@ -85,10 +85,10 @@ def test_threads_that_share_a_fast_path_launch_with_numbers_of_their_own(monkeyp
 def test_two_threads_that_direct_at_once_launch_with_addresses_and_numbers_of_their_own(monkeypatch):
     """Neither thread launches before both have uploaded."""
     gradients = [torch.randn(8, 4) for _ in range(3)]
-    path = fast_path.TritonFastPath.of(gradients[:1], [ColumnView.open(gradients[0], Axis(0))])
+    path = backend.TritonFastPath.of(gradients[:1], [ColumnView.open(gradients[0], Axis(0))])
     metrics = [riesz.ReweightedL2(lam=float(2 + index)) for index in range(3)]
     assert path(gradients[2:], metrics[2])  # what was uploaded last is neither thread's
-    both, mine, launched, real = threading.Barrier(2, timeout=60), threading.local(), {}, fast_path._Launch.prepare
+    both, mine, launched, real = threading.Barrier(2, timeout=60), threading.local(), {}, backend._Launch.prepare
 
     def late(*arguments):
         start = real(*arguments)
@@ -103,7 +103,7 @@ def test_two_threads_that_direct_at_once_launch_with_addresses_and_numbers_of_th
         mine.index = index
         assert path([gradients[index]], metrics[index])
 
-    monkeypatch.setattr(fast_path._Launch, "prepare", late)
+    monkeypatch.setattr(backend._Launch, "prepare", late)
     monkeypatch.setattr(launch, "launch_many", record)
     threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
     for thread in threads:
@@ -116,9 +116,9 @@ def test_two_threads_that_direct_at_once_launch_with_addresses_and_numbers_of_th
 def test_numbers_read_by_another_thread_meanwhile_stay_with_their_metric(monkeypatch):
     """The other thread directs while this one reads the numbers of its metric, and once more afterwards."""
     f = torch.randn(8, 4)
-    path = fast_path.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
+    path = backend.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
     mine, other = riesz.ReweightedL2(lam=2.0), riesz.ReweightedL2(lam=5.0)
-    launched, real = [], fast_path.numbers_of
+    launched, real = [], backend.numbers_of
 
     def interrupted(metric):
         if metric is mine:
@@ -128,7 +128,7 @@ def test_numbers_read_by_another_thread_meanwhile_stay_with_their_metric(monkeyp
         return real(metric)
 
     monkeypatch.setattr(launch, "launch_many", lambda table, addresses, numbers: launched.append(numbers.tolist()[0]))
-    monkeypatch.setattr(fast_path, "numbers_of", interrupted)
+    monkeypatch.setattr(backend, "numbers_of", interrupted)
     assert path([f], mine)
     assert path([f], other)
     assert launched == [5.0, 2.0, 5.0]
@@ -136,19 +136,19 @@ def test_numbers_read_by_another_thread_meanwhile_stay_with_their_metric(monkeyp
 
 def test_a_compiled_step_uploads_its_table_once(monkeypatch):
     """What the operator runs on a GPU: addresses and numbers each time, the table the first time."""
-    uploads, real = [], table.upload
+    uploads, real = [], launch.upload
 
     def counted(name):
         return lambda *arguments: uploads.append(name) or real(*arguments)
 
-    monkeypatch.setattr(table, "upload", counted("table"))
-    monkeypatch.setattr(direct, "upload", counted("step"))
-    table.kept_table.cache_clear()
+    monkeypatch.setattr(launch, "upload", counted("table"))
+    monkeypatch.setattr(backend, "upload", counted("step"))
+    launch.kept_table.cache_clear()
     for strength in (1.0, 1.0, 0.2):
         grads = [torch.randn(16, 3, 3), torch.randn(9, 5)]  # moved
         wanted = [expected(g, riesz.SobolevTilde(strength), Axis(0)) for g in grads]
         numbers = torch.tensor([strength, 1.0, 1.0], dtype=torch.float64)
-        direct.implementation(grads, [1, 16, 9, 1, 1, 9, 5, 1], 3, False, numbers)
+        backend.implementation(grads, [1, 16, 9, 1, 1, 9, 5, 1], 3, False, numbers)
         assert all(relative_error(g, w) <= TOLERANCE[torch.float32] for g, w in zip(grads, wanted, strict=True))
     assert uploads == ["table", "table"] + 3 * ["step", "step"]
 
@@ -157,7 +157,7 @@ def test_uploads_stay_on_the_host_under_another_default_device():
     """A tensor made on the device by torch.set_default_device would be copied there with a wait."""
     f = torch.randn(8, 4)
     wanted = expected(f, metric := riesz.ReweightedL2(), Axis(0))
-    table.kept_table.cache_clear()
+    launch.kept_table.cache_clear()
     for _ in range(2):
         got = f.clone()
         with torch.device("meta"):
@@ -167,11 +167,11 @@ def test_uploads_stay_on_the_host_under_another_default_device():
 
 def test_every_stream_has_tables_of_its_own(monkeypatch):
     tables, stream = [], [1]
-    monkeypatch.setattr(fast_path, "stream_of", lambda device: stream[0])
-    monkeypatch.setattr(direct, "stream_of", lambda device: stream[0])
+    monkeypatch.setattr(backend, "stream_of", lambda device: stream[0])
+    monkeypatch.setattr(backend, "stream_of", lambda device: stream[0])
     monkeypatch.setattr(launch, "launch_many", lambda table, *arguments: tables.append(id(table.geometry)))
     f, metric = torch.randn(8, 4), riesz.ReweightedL2()
-    path = fast_path.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
+    path = backend.TritonFastPath.of([f], [ColumnView.open(f, Axis(0))])
     for stream[0] in (1, 2, 1, 2):
         assert path([f], metric)
         direct_all_([(f, Axis(0))], metric)
@@ -199,10 +199,9 @@ def graph(monkeypatch):
             real(*arguments)
 
         with monkeypatch.context() as patch:
-            for module in (direct, fast_path):
-                patch.setattr(module, "is_capturing", lambda device: True)
-                patch.setattr(module, "upload", refuse)
-            patch.setattr(table, "upload", refuse)
+            patch.setattr(backend, "is_capturing", lambda device: True)
+            patch.setattr(backend, "upload", refuse)
+            patch.setattr(launch, "upload", refuse)
             patch.setattr(launch, "launch_many", refuse)
             patch.setattr(launch, "launch_single", record)
             step()
@@ -232,7 +231,7 @@ def test_a_replay_directs_the_memory_of_the_capture_with_its_numbers_and_copies_
 @pytest.mark.parametrize("prepared", [True, False])
 def test_a_capture_holds_kernels_that_were_compared_before_it_and_eager_elsewhere(graph, monkeypatch, prepared):
     """Steps on a stream that is not the default one, as torch asks for before a capture, compare them."""
-    monkeypatch.setattr(direct, "precedes_capture", lambda device: prepared)
+    monkeypatch.setattr(backend, "precedes_capture", lambda device: prepared)
     metric, f = riesz.ReweightedL2(), torch.randn(12, 4)
     riesz.precondition_(f.clone(), metric, backend="triton")
     wanted = expected(f, metric, Axis(0))
@@ -274,17 +273,17 @@ CUDA = [torch.device("cuda", index) for index in range(2)]
 
 
 def test_whether_a_capture_runs_is_asked_of_the_gradients_device(gpus):
-    assert direct.is_capturing(CUDA[1])
-    assert not direct.is_capturing(CUDA[0])
-    assert not direct.is_capturing(torch.device("cpu"))
+    assert backend.is_capturing(CUDA[1])
+    assert not backend.is_capturing(CUDA[0])
+    assert not backend.is_capturing(torch.device("cpu"))
 
 
 def test_steps_on_a_stream_that_is_not_the_default_one_may_precede_a_capture(gpus):
-    assert [direct.precedes_capture(device) for device in (*CUDA, torch.device("cpu"))] == [False, True, False]
+    assert [backend.precedes_capture(device) for device in (*CUDA, torch.device("cpu"))] == [False, True, False]
 
 
 def test_a_launch_goes_to_the_device_and_the_stream_of_its_gradients(gpus):
-    assert [table.stream_of(device) for device in CUDA] == [7, 8]
+    assert [launch.stream_of(device) for device in CUDA] == [7, 8]
     for device in CUDA:
         with launch._on(device):
             assert gpus.device == device.index
@@ -298,7 +297,7 @@ def test_an_upload_starts_from_pinned_memory_and_is_not_waited_for(monkeypatch):
         return SimpleNamespace(to=lambda device, **how: sent.append((device, how)))
 
     monkeypatch.setattr(torch, "tensor", tensor)
-    table.upload([1, 2], torch.int64, CUDA[0])
+    launch.upload([1, 2], torch.int64, CUDA[0])
     assert made == [{"dtype": torch.int64, "device": "cpu", "pin_memory": True}]
     assert sent == [(CUDA[0], {"non_blocking": True})]
 
@@ -328,9 +327,9 @@ def sparse_memory():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reserves addresses without memory")
 @pytest.mark.parametrize("far", ["rows", "columns"])
-@pytest.mark.parametrize("stem", kernels.KERNELS)
+@pytest.mark.parametrize("stem", launch.kernels())
 def test_offsets_beyond_31_bits_reach_their_entries(stem, far, sparse_memory):
-    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and direct.STEMS[o.native_kind] == stem}
+    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and backend.STEMS[o.native_kind] == stem}
     strides = (1 << 30, 7) if far == "rows" else (7, 1 << 30)
     shape = (3, 2) if far == "rows" else (2, 3)
     f = sparse_memory.as_strided(shape, strides).normal_()

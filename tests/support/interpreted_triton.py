@@ -17,7 +17,7 @@ import riesz
 from cases import LAYOUTS, OPERATORS, TOLERANCE, laid_out, random_operator, relative_error
 from kernel_oracle import EXTENDED, by_fft, in_extended_precision
 from riesz.backends import registry
-from riesz.backends.triton import direct, kernels, launch, verify
+from riesz.backends.triton import backend, launch, verify
 from riesz.layout.axis import Axis, ColumnView
 from triton_interpreter import direct_all_, expected
 
@@ -136,17 +136,17 @@ def test_one_entry_that_is_no_number_poisons_its_column_and_no_other():
         assert f[:, 3:].isfinite().all()
 
 
-@pytest.mark.parametrize("stem", kernels.KERNELS)
+@pytest.mark.parametrize("stem", launch.kernels())
 def test_the_single_entry_point_gives_what_the_table_gives(stem):
-    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and direct.STEMS[o.native_kind] == stem}
+    (kind,) = {type(o) for o in OPERATORS if o.native_kind in (0, 1, 2, 3, 5) and backend.STEMS[o.native_kind] == stem}
     has_scale = any(field.name == "scale" for field in kind.settings())
-    metric, kernel = kind(scale=0.5) if has_scale else kind(), kernels.KERNELS[stem]
+    metric, kernel = kind(scale=0.5) if has_scale else kind(), launch.kernels()[stem]
     f = torch.randn(200, 2, 6)
     many, single = f.clone(), f.clone()
     direct_all_([(many, Axis(0))], metric)
-    geometry = direct.geometry_of(ColumnView.open(single, Axis(0)))
+    geometry = launch.geometry_of(ColumnView.open(single, Axis(0)))
     tile = kernel.tile_of(geometry, single.dtype, is_aligned=True)
-    launch.launch_single(kernel, single, geometry, tile, direct.by_value(direct.numbers_of(metric), single.device))
+    launch.launch_single(kernel, single, geometry, tile, backend.by_value(backend.numbers_of(metric), single.device))
     assert torch.equal(many, single)
     assert not torch.equal(many, f)
 
@@ -178,7 +178,7 @@ def test_what_lies_around_a_gradient_and_in_its_gaps_stays_as_it_is(kind, layout
 
 
 def test_columns_too_long_for_one_program_go_to_eager_which_is_logged_once(caplog):
-    f = torch.randn(direct.LONGEST_COLUMN + 1)
+    f = torch.randn(backend.LONGEST_COLUMN + 1)
     wanted, metric = f.mean() + f, riesz.ReweightedL2()
     with caplog.at_level(logging.WARNING, "riesz"):
         for _ in range(2):

@@ -12,8 +12,7 @@ import torch
 from benchmarks.gpu import traffic
 from benchmarks.gpu_compile import TARGETS, Variant, build, compile_variant, launches, load, variants
 
-from riesz.backends.triton.kernels import KERNELS
-from riesz.backends.triton.tiles import Geometry
+from riesz.backends.triton.launch import Geometry, kernels
 from riesz.backends.triton.verify import sample_geometry
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
@@ -57,12 +56,12 @@ def test_the_formulas_give_every_kind_of_tile():
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
-@pytest.mark.parametrize("stem", KERNELS)
+@pytest.mark.parametrize("stem", kernels())
 def test_the_usual_variants_compile_without_spilling(stem, target):
     check(USUAL[stem], target)
 
 
-@pytest.mark.parametrize("stem", KERNELS)
+@pytest.mark.parametrize("stem", kernels())
 def test_the_kernel_of_a_captured_graph_moves_rows_as_vectors_and_does_not_spill(stem):
     check(replace(USUAL[stem], entry="single"), "sm_90")
 

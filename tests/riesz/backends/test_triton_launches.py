@@ -13,15 +13,13 @@ import pytest
 import torch
 
 from riesz import ReweightedL2
-from riesz.backends.triton import direct
-from riesz.backends.triton.kernels import KERNELS
-from riesz.backends.triton.table import Table
-from riesz.backends.triton.tiles import Geometry
+from riesz.backends.triton import backend
+from riesz.backends.triton.launch import Geometry, Table, kernels
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
-CPU, KERNEL = torch.device("cpu"), KERNELS["reweighted_l2"]
-NUMBERS = torch.tensor(direct.numbers_of(ReweightedL2()), dtype=torch.float64)
+CPU, KERNEL = torch.device("cpu"), kernels()["reweighted_l2"]
+NUMBERS = torch.tensor(backend.numbers_of(ReweightedL2()), dtype=torch.float64)
 
 
 class Driver:
@@ -48,7 +46,7 @@ def driver(request, monkeypatch):
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from riesz.backends.triton import entry, launch
+    from riesz.backends.triton import launch, panels
 
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     pretended = Driver(GPUTarget(*request.param))
@@ -56,8 +54,8 @@ def driver(request, monkeypatch):
     launch._options.cache_clear()
     yield pretended
     # Kernels unload themselves through the driver that is active.
-    entry.many.device_caches.clear()
-    entry.single.device_caches.clear()
+    panels.many.device_caches.clear()
+    panels.single.device_caches.clear()
     gc.collect()
     launch._options.cache_clear()
 
@@ -78,7 +76,7 @@ def test_a_limit_on_registers_reaches_the_compiler_that_knows_it(driver):
 
     limits = [None, 255 if driver.get_current_target().backend == "cuda" else None]
     for dtype in (torch.float32, torch.float16):
-        table = Table.of(KERNELS["sobolev_tilde"], dtype, [(Geometry(4, 1, 16, 0, 16, 1), True)], CPU)
+        table = Table.of(kernels()["sobolev_tilde"], dtype, [(Geometry(4, 1, 16, 0, 16, 1), True)], CPU)
         launch_many(table, torch.tensor([16]), NUMBERS)
     assert [limit for _, _, limit in driver.launched] == limits
 

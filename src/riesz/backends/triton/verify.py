@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from riesz.backends.triton.kernels import Kernel
-from riesz.backends.triton.tiles import MAX_PIECES, Geometry, Tile
+from riesz.backends.triton.launch import MAX_PIECES, Geometry, Kernel, Tile
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 """Largest difference to eager allowed, relative to the largest entry: a few roundings of either."""

@@ -1,6 +1,12 @@
-"""What the column kernels share: a panel of rows in registers, sums over the pieces of a column, powers of z.
+"""What the kernels share: the two that are launched, a panel of rows in registers, sums over the pieces of a column.
 
 Shape suffixes: S pieces of a column, C columns.
+
+`many` directs all gradients of a table, `single` one by its address. `BODY` is the kernel of a metric:
+  BODY(address, block, geometry, numbers, scratch, DTYPE, ACC, S, C, L, LEVELS, VECTOR, WHOLE)
+with the program's number `block` within its gradient, geometry = (n, outer, inner, stride_outer, stride_row,
+stride_inner, blocks), all int64, and the fields of a `launch.Tile`. `TILES` are the tiles that occur in a launch. Each
+program runs the branch of its gradient's tile, so one launch serves short and long columns, aligned and not.
 
 A program works on C neighbouring columns. Its panel is S * L rows of them: lane (s, c), one entry of an S x C tile,
 holds rows s * L .. s * L + L - 1 of column c. Each lane runs the recursion over its own rows; the pieces of a column
@@ -10,6 +16,70 @@ columns past the last one are masked, and read as zero.
 
 import triton
 import triton.language as tl
+
+FIELDS = tl.constexpr(10)
+
+
+@triton.jit
+def many(
+    addresses,  # int64[gradients]
+    geometry,  # int64[gradients, FIELDS]: see `launch.Table`
+    owners,  # int32[programs]: the gradient of every program
+    numbers,  # float64[4]: strength, scale, blend, flag
+    scratch,  # float64
+    BODY: tl.constexpr,
+    DTYPE: tl.constexpr,
+    ACC: tl.constexpr,
+    TILES: tl.constexpr,
+):
+    owner = tl.load(owners + tl.program_id(0)).to(tl.int64)
+    address = tl.load(addresses + owner)
+    row = geometry + owner * FIELDS
+    sizes = (tl.load(row), tl.load(row + 1), tl.load(row + 2))
+    strides = (tl.load(row + 3), tl.load(row + 4), tl.load(row + 5))
+    own = sizes + strides + (tl.load(row + 6),)
+    own_scratch = scratch + tl.load(row + 7)
+    block = tl.program_id(0) - tl.load(row + 8)
+    tile = tl.load(row + 9)
+    for k in tl.static_range(len(TILES)):
+        if tile == k:
+            BODY(
+                address, block, own, numbers, own_scratch, DTYPE, ACC,
+                TILES[k][0], TILES[k][1], TILES[k][2], TILES[k][3], TILES[k][4], TILES[k][5],
+            )  # fmt: skip
+
+
+# Nothing but the constants selects another compilation: while a CUDA graph is captured there is no time for one.
+# The address is a number here too: what a tile says of the alignment of a pointer is lost where that is an argument.
+@triton.jit(
+    do_not_specialize=["address", "n", "outer", "inner", "stride_outer", "stride_row", "stride_inner", "blocks"],
+)
+def single(
+    address: tl.int64,
+    n: tl.int64,
+    outer: tl.int64,
+    inner: tl.int64,
+    stride_outer: tl.int64,
+    stride_row: tl.int64,
+    stride_inner: tl.int64,
+    blocks: tl.int64,
+    numbers,
+    scratch,
+    BODY: tl.constexpr,
+    DTYPE: tl.constexpr,
+    ACC: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    sizes = (n.to(tl.int64), outer.to(tl.int64), inner.to(tl.int64))
+    strides = (stride_outer.to(tl.int64), stride_row.to(tl.int64), stride_inner.to(tl.int64))
+    own = sizes + strides + (blocks.to(tl.int64),)
+    BODY(
+        address.to(tl.int64), tl.program_id(0).to(tl.int64), own, numbers, scratch, DTYPE, ACC,
+        TILE[0], TILE[1], TILE[2], TILE[3], TILE[4], TILE[5],
+    )  # fmt: skip
+
+
+# -- panels -----------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
