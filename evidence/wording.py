@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.verdict import Verdict, format_signed
+from riesz_lab.statistics.verdict import Claim, format_signed
 from riesz_lab.sweeps import ArmResult
 
 
@@ -57,7 +57,7 @@ def count_verdicts(rows: Iterable[ArmResult]) -> str:
     comparisons = [row.comparison for row in rows if row.comparison]
     better = [one for one in comparisons if one.verdict == "better"]
     parts = [f"{len(better)} of {len(comparisons)} comparisons better{_of_them(better)}"]
-    for verdict in get_args(Verdict)[1:]:
+    for verdict in get_args(Claim)[1:]:
         if found := [one for one in comparisons if one.verdict == verdict]:
             parts.append(f"{len(found)} {_word(found[0])}{_of_them(found)}")
     return ", ".join(parts)

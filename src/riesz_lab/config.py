@@ -230,14 +230,15 @@ class Config:
     @property
     def id(self) -> str:
         """Twelve hex digits that stand for all settings, seeds included."""
-        return _hash(self._chosen())
+        return _hash(self.chosen())
 
     @property
     def group(self) -> str:
         """The same without the seeds: trials of one group differ by chance alone."""
-        return _hash({k: v for k, v in self._chosen().items() if k not in SEEDS})
+        return _hash({k: v for k, v in self.chosen().items() if k not in SEEDS})
 
-    def _chosen(self) -> dict[str, Any]:
+    def chosen(self) -> dict[str, Any]:
+        """The settings that are not at their defaults."""
         return {k: v for k, v in self.to_dict().items() if getattr(self, k) != _defaults()[k]}
 
 

@@ -2,8 +2,9 @@
 
 from riesz_lab.commands.demo import METRICS, PAIRS, plain_config
 from riesz_lab.commands.parsing import parse
+from riesz_lab.data.sizes import images
 from riesz_lab.recipes import RECIPES
-from riesz_lab.sweeps.costs import MEASURED_ON, cpu_hours, format_hours, images, parameters
+from riesz_lab.sweeps.costs import MEASURED_ON, cpu_hours, format_hours, parameters
 from riesz_lab.utils.tables import print_table
 
 

@@ -26,7 +26,7 @@ from riesz_lab.statistics import secondary
 from riesz_lab.statistics.estimate import Array, Estimate, crossed, independent
 from riesz_lab.statistics.secondary import Interval
 from riesz_lab.statistics.seeds import as_grid, grid
-from riesz_lab.statistics.verdict import LEAST_PAIRS, Verdict, sentence, verdict
+from riesz_lab.statistics.verdict import LEAST_PAIRS, Claim, sentence, verdict
 
 Scores = Mapping[Hashable, float | None]
 
@@ -68,7 +68,7 @@ class Comparison:
     percent: bool  # and printed
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Claim:
         """better, worse, no difference (larger than the margin), no evidence, identical, or no claim."""
         return verdict(self)
 

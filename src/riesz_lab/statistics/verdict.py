@@ -1,23 +1,132 @@
-"""The claim that a comparison allows, in words. A null result is stated as plainly as a positive one."""
+"""The verdict of a comparison, and how its numbers are printed. A null result is stated as plainly as a gain."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from riesz_lab.utils.amounts import count
 
 if TYPE_CHECKING:
     from riesz_lab.statistics.comparison import Comparison
-
-Verdict = Literal["better", "worse", "no difference", "no evidence", "identical", "no claim"]
+    from riesz_lab.statistics.sequential import Sequential
 
 LEAST_PAIRS = 3
 ALPHA = 0.05
 
 
-def verdict(comparison: Comparison) -> Verdict:
+class Verdict(str, Enum):
+    """What a comparison concludes: four words, wherever a person or a file meets them."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"  # no difference larger than the margin
+    UNDECIDED = "undecided"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+Interval = tuple[float, float]
+
+
+def format_difference(difference: float, interval: Interval | None, unit: str = "") -> str:
+    """A difference with its interval, in as many digits as the interval deserves.
+
+    Args:
+        difference: method - baseline.
+        interval: its ends; None if there is none.
+        unit: "points" for fractions that are printed in percent, "" for the unit of the scores.
+
+    Example:
+        >>> format_difference(0.0102, (0.0079, 0.0126), "points")
+        '+1.02 (+0.79 to +1.26) points'
+        >>> format_difference(0.00016, (-0.0000091, 0.00033))
+        '+0.00016 (-0.00001 to +0.00033)'
+    """
+    middle, ends = difference_cells(difference, interval, unit)
+    return " ".join(filter(None, (middle, f"({ends})" if ends else "", middle and unit)))
+
+
+def difference_cells(difference: float, interval: Interval | None, unit: str = "") -> tuple[str, str]:
+    """The same as two cells of a table: the difference and the ends of its interval, without the unit."""
+    times = 100.0 if unit == "points" else 1.0
+    if not math.isfinite(difference):
+        return "", ""
+    finite = interval is not None and all(map(math.isfinite, interval))
+    width = (interval[1] - interval[0]) / 2 if interval is not None and finite else abs(difference)
+    places = _places(times * width)
+    ends = " to ".join(_signed(times * end, places) for end in interval) if interval is not None and finite else ""
+    return _signed(times * difference, places), ends
+
+
+def format_margin(margin: float, unit: str = "") -> str:
+    """A margin, or another size without a sign: two significant digits.
+
+    Example:
+        >>> format_margin(0.002, "points"), format_margin(0.0312)
+        ('0.20 points', '0.031')
+    """
+    size = 100 * margin if unit == "points" else margin
+    return f"{without_noise(size):.{_places(size)}f}{unit and ' '}{unit}"
+
+
+def _places(width: float) -> int:
+    """The decimals that show two significant digits of a width, rounding included: 0.0996 is shown as 0.10."""
+    if not (math.isfinite(width) and width > 0):
+        return 2
+    return max(0, 1 - math.floor(math.log10(float(f"{width:.1e}"))))
+
+
+def _signed(value: float, places: int) -> str:
+    # The sign of a small number stays: it says on which side of zero an end lies.
+    return f"{'-' if value < 0 else '+'}{abs(without_noise(value)):.{places}f}"
+
+
+def decide(judged: Comparison | Sequential) -> Verdict:
+    """The verdict of a comparison: of a fixed number of pairs, or valid after each."""
+    words = {"better": Verdict.BETTER, "worse": Verdict.WORSE, "no difference": Verdict.SAME, "identical": Verdict.SAME}
+    return words.get(_claim_of(judged), Verdict.UNDECIDED)
+
+
+def reason(judged: Comparison | Sequential) -> str:
+    """What a verdict rests on, where that is something else than the interval and the margin; else empty."""
+    verdict = decide(judged)
+    if judged.n < LEAST_PAIRS and not any(judged.diverged):
+        return f"{count(judged.n, 'pair')}; at least {LEAST_PAIRS} are needed" if judged.n else "no pairs of scores yet"
+    if verdict == Verdict.UNDECIDED and any(judged.diverged):
+        baseline, method = judged.diverged
+        return f"trials diverged: the baseline alone in {count(baseline, 'pair')}, the method alone in {method}"
+    if judged.interval is None and verdict == Verdict.SAME:
+        return f"identical scores in all {judged.n} pairs"
+    if hasattr(judged, "conclusion"):
+        return "" if judged.interval is not None else "all differences are equal, so no interval can be computed"
+    return _why_not(judged) if judged.interval is None else _beyond_interval(judged, verdict)
+
+
+def _claim_of(judged: Comparison | Sequential) -> str:
+    return str(judged.conclusion) if hasattr(judged, "conclusion") else str(judged.verdict)
+
+
+def _beyond_interval(judged: Comparison, verdict: Verdict) -> str:
+    """Corrections and tests whose outcome the 95% interval of one comparison does not show."""
+    assert judged.interval is not None
+    if verdict == Verdict.UNDECIDED and judged.p is not None and judged.p < ALPHA:
+        return f"{describe_p(judged.p_holm or judged.p)} after the correction for {judged.family} comparisons"
+    if verdict == Verdict.SAME and max(map(abs, judged.interval)) >= judged.margin:
+        p = judged.p_margin if judged.p_margin_holm is None else judged.p_margin_holm
+        return f"{describe_p(p or 0.0)} of two one-sided tests"
+    if verdict in (Verdict.BETTER, Verdict.WORSE) and judged.equivalent:
+        return "by less than the margin"
+    return ""
+
+
+Claim = Literal["better", "worse", "no difference", "no evidence", "identical", "no claim"]
+
+
+def verdict(comparison: Comparison) -> Claim:
     """The claim that the primary statistic allows."""
     p = comparison.p if comparison.p_holm is None else comparison.p_holm
     if comparison.n < LEAST_PAIRS:

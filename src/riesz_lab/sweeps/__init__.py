@@ -7,12 +7,13 @@ state is in the trials' directories: a sweep can be stopped, killed, and run aga
 import inspect
 
 from riesz_lab.errors import ConfigError, unknown
-from riesz_lab.sweeps import mini, paper, regimes
-from riesz_lab.sweeps.definition import Arm, Sweep
+from riesz_lab.experiments.arm import Arm
+from riesz_lab.experiments.library import EXPERIMENTS
+from riesz_lab.sweeps.definition import Sweep, from_experiment
 from riesz_lab.sweeps.results import ArmResult, SweepResult, results
 from riesz_lab.utils.importing import load_object
 
-SWEEPS: dict[str, Sweep] = paper.SWEEPS | mini.SWEEPS | regimes.SWEEPS
+SWEEPS: dict[str, Sweep] = {name: from_experiment(each) for name, each in EXPERIMENTS.items()}
 
 
 def sweep(name: str) -> Sweep:

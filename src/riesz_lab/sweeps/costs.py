@@ -7,8 +7,7 @@ GPU: not measured. A step is the launch of its layers' kernels plus the arithmet
 from collections.abc import Sequence
 
 from riesz_lab.config import Config
-from riesz_lab.data.images.builtin import DATASETS
-from riesz_lab.data.scenes.builtin import SCENES
+from riesz_lab.data.sizes import images
 
 MEASURED_ON = "two cores of a Xeon with AVX-512, float32, plain optimizer"
 
@@ -41,16 +40,6 @@ WORK: dict[str, tuple[int, float]] = {
     "cnn": (3, 0.017), "resnet20": (20, 0.082), "resnet56": (56, 0.251), "vgg11": (9, 0.306), "vgg16": (14, 0.627),
 }  # fmt: skip
 """Layers with weights, and GFLOP of the forward pass on one image; the backward pass is twice that."""
-
-
-def images(config: Config) -> tuple[int, int]:
-    """The number of training and test images; a KeyError for a dataset of unknown size."""
-    known = DATASETS if config.task == "classification" else SCENES
-    train, test = known[config.dataset].images
-    if config.swap_splits:
-        train, test = test, train
-    train, test = min(train, config.train_limit or train), min(test, config.test_limit or test)
-    return (train - config.hold_out, config.hold_out) if config.hold_out else (train, test)
 
 
 def parameters(config: Config) -> int | None:

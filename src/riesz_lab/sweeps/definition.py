@@ -5,15 +5,8 @@ from dataclasses import dataclass, replace
 
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, unknown
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One setting of a sweep; its trials differ by their seeds alone."""
-
-    label: str  # its name in tables
-    config: Config  # its settings; the seeds in it are not used
-    baseline: str | None = None  # the label of the arm it is compared with; None for a baseline
+from riesz_lab.experiments.arm import Arm
+from riesz_lab.experiments.experiment import Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,3 +94,11 @@ class Sweep:
 
 def by_name(*sweeps: Sweep) -> dict[str, Sweep]:
     return {sweep.name: sweep for sweep in sweeps}
+
+
+def from_experiment(asked: Experiment) -> Sweep:
+    relative = asked.margin.unit == "relative"
+    return Sweep(
+        name=asked.name, about=asked.question, reproduces=asked.reproduces, arms=asked.arms, trials=asked.seeds.count,
+        crossed=asked.seeds.crossed, collapsed=asked.collapsed, relative_margin=asked.margin.size if relative else None,
+    )  # fmt: skip

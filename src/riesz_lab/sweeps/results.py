@@ -3,11 +3,12 @@
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
+from riesz_lab.experiments.arm import Arm
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.statistics.comparison import Scores
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.result import Which
-from riesz_lab.sweeps.definition import Arm, Sweep
+from riesz_lab.sweeps.definition import Sweep
 
 Key = Hashable
 """(initialisation seed, data seed) of a trial."""

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from riesz_lab.config import Config
+from riesz_lab.data.sizes import images
 from riesz_lab.errors import ConfigError
+from riesz_lab.experiments.arm import Arm
 from riesz_lab.store import Store
-from riesz_lab.sweeps.costs import images
-from riesz_lab.sweeps.definition import Arm, Sweep
+from riesz_lab.sweeps.definition import Sweep
 from riesz_lab.sweeps.results import SweepResult, results
 from riesz_lab.utils.amounts import count
 

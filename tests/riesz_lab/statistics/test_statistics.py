@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from riesz_lab.statistics import adjusted, components, crossed, holm, independent, paired
-from riesz_lab.statistics.verdict import format_signed, format_size
+from riesz_lab.statistics.verdict import Verdict, format_difference, format_margin, format_signed, format_size
 
 
 def by_seed(values):
@@ -334,3 +334,36 @@ def test_nothing_breaks_it(baseline, method):
     found = holm({0: paired(baseline, method, margin=0.002)})[0]
     assert found.sentence
     assert found.n + sum(found.diverged) <= found.trials
+
+
+# -- what is printed -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("difference", "interval", "unit", "shown"),
+    [
+        (0.0102, (0.0079, 0.0126), "points", "+1.02 (+0.79 to +1.26) points"),
+        (-0.01, (-0.0327, 0.0127), "points", "-1.0 (-3.3 to +1.3) points"),
+        (0.00016, (-0.0000091, 0.00033), "", "+0.00016 (-0.00001 to +0.00033)"),
+        (12.3, (-40.0, 64.6), "", "+12 (-40 to +65)"),
+        (0.1 + 0.2 - 0.3, (-0.0996, 0.0996), "", "+0.00 (-0.10 to +0.10)"),
+        (0.2504, (0.0001, 0.5007), "", "+0.25 (+0.00 to +0.50)"),
+        (0.034, None, "points", "+3.4 points"),
+        (0.034, (-math.inf, math.inf), "", "+0.034"),
+        (0.0, None, "points", "+0.00 points"),
+        (math.nan, None, "points", ""),
+    ],
+)
+def test_a_difference_has_the_digits_that_its_interval_deserves(difference, interval, unit, shown):
+    assert format_difference(difference, interval, unit) == shown
+
+
+def test_a_margin_has_two_digits_and_its_unit():
+    assert [format_margin(*each) for each in ((0.002, "points"), (0.0312, ""), (3.0, ""), (1e-6, ""))] == [
+        "0.20 points", "0.031", "3.0", "0.0000010",
+    ]  # fmt: skip
+
+
+def test_a_verdict_is_one_of_four_words():
+    assert [f"{verdict}" for verdict in Verdict] == ["better", "worse", "same", "undecided"]
+    assert Verdict.SAME == "same"

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from riesz_lab.config import Config
+from riesz_lab.experiments.arm import Arm
+from riesz_lab.experiments.experiment import ACCURACY, Experiment
+from riesz_lab.experiments.library.paper import CHANCE, by_name, methods
 from riesz_lab.recipes import recipe
-from riesz_lab.sweeps.definition import Arm, Sweep, by_name
-from riesz_lab.sweeps.paper import CHANCE, methods
 
 
 def cells(base: Config, sizes: Iterable[int], rates: Iterable[float]) -> tuple[Arm, ...]:
@@ -24,9 +25,9 @@ def cells(base: Config, sizes: Iterable[int], rates: Iterable[float]) -> tuple[A
     )
 
 
-REGIMES = Sweep(
-    name="regimes", trials=5, collapsed=CHANCE,
-    about="batch size x learning rate: where a metric helps, and whether it only shifts the best rate",
+REGIMES = Experiment(
+    name="regimes", score=ACCURACY, collapsed=CHANCE,
+    question="batch size x learning rate: where a metric helps, and whether it only shifts the best rate",
     reproduces="no such map; batch sizes 8 to 128 of the CIFAR-10 table are at a rate of 0.1",
     arms=cells(replace(recipe("cifar10-resnet20-b8"), recipe="regimes"), (8, 32, 128), (0.01, 0.03, 0.1, 0.3)),
 )  # fmt: skip
@@ -37,6 +38,6 @@ SMALL = replace(
 )  # fmt: skip
 """The two-layer CNN on 2,000 images of Fashion-MNIST, three epochs."""
 
-SWEEPS = by_name(
+EXPERIMENTS = by_name(
     REGIMES, replace(REGIMES, name="regimes-mini", arms=cells(SMALL, (8, 32, 128), (0.003, 0.01, 0.03, 0.1)))
 )

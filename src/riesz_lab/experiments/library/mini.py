@@ -1,4 +1,4 @@
-"""Forms of the sweeps that end within half an hour on two cores: smaller networks, fewer images, fewer epochs.
+"""Forms of the experiments that end within half an hour on two cores: smaller networks, fewer images, fewer epochs.
 
 They ask the paper's questions of small networks. Whether their answers hold for the paper's networks they cannot say.
 """
@@ -6,15 +6,18 @@ They ask the paper's questions of small networks. Whether their answers hold for
 from dataclasses import replace
 
 from riesz_lab.config import Config
+from riesz_lab.experiments.arm import Arm
+from riesz_lab.experiments.experiment import Experiment, fid_score
+from riesz_lab.experiments.library import paper
 from riesz_lab.recipes import recipe
-from riesz_lab.sweeps import paper
-from riesz_lab.sweeps.definition import Arm, Sweep, by_name
 
 
-def _mini(name: str, arms: tuple[Arm, ...], trials: int = 5, about: str | None = None) -> Sweep:
-    """The small form of a sweep; `about` where it asks of something else than the full one."""
-    full = paper.SWEEPS[name]
-    return replace(full, name=f"{name}-mini", arms=arms, trials=trials, about=f"{about or full.about} (small)")
+def _mini(name: str, arms: tuple[Arm, ...], seeds: int = 5, question: str = "") -> Experiment:
+    """The small form of an experiment; `question` where it asks of something else than the full one."""
+    full = paper.EXPERIMENTS[name]
+    score = fid_score(arms[0].config) if full.score == paper.FID else full.score
+    small = replace(full, name=f"{name}-mini", arms=arms, score=score, question=f"{question or full.question} (small)")
+    return small.with_seeds(seeds)
 
 
 def _cnn(name: str = "fashion-cnn-mini") -> Config:
@@ -46,14 +49,14 @@ CURVES = "train and test accuracy, epoch by epoch"
 VOC = "segmentation of CamVid, in place of PascalVOC"
 SPADE = "image synthesis on CamVid, in place of Cityscapes, by a stand-in for FID; how many runs collapse"
 
-SWEEPS = by_name(
-    _mini("table-cifar", paper.cifar_arms("ResNet-20", "VGG-11", _cifar), trials=3),
+EXPERIMENTS = paper.by_name(
+    _mini("table-cifar", paper.cifar_arms("ResNet-20", "VGG-11", _cifar), seeds=3),
     _mini("lambda-mnist", paper.lambdas(_cnn("mnist-cnn-mini"), LAMBDAS)),
     _mini("lambda-fashion", paper.lambdas(CNN, LAMBDAS)),
     _mini("directions", paper.directed(CNN, _ls(CNN), 2)),
-    _mini("variance", paper.methods(CNN), trials=20),
-    _mini("initialisation", paper.methods(CNN), trials=4),
-    _mini("regularity", paper.with_ls(CNN, _ls(CNN)), trials=3),
+    _mini("variance", paper.methods(CNN), seeds=20),
+    _mini("initialisation", paper.methods(CNN), seeds=4),
+    _mini("regularity", paper.with_ls(CNN, _ls(CNN)), seeds=3),
     _mini("curves", (*paper.with_ls(RESNET, _ls(RESNET), "b8 "), *paper.methods(ADAM, "Adam", "b8 ")), 3, CURVES),
     _mini("controls", paper.controlled(CNN)),
     _mini("voc", paper.methods(UNET), 3, VOC),
