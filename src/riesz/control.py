@@ -9,7 +9,6 @@
 Both work on a copy in the precision of the computation, so that the gradient itself is rounded once.
 """
 
-import re
 import zlib
 from dataclasses import replace
 from functools import lru_cache
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from riesz.layout.axis import ColumnView, compute_dtype
+from riesz.private_torch import without_wrappers
 
 Control = Literal["norm", "permuted"] | None
 
@@ -70,7 +70,7 @@ def permutation(name: str, n: int, device: torch.device) -> Tensor:
 
     Prefixes that wrappers put in front of a name (DataParallel, torch.compile) do not count.
     """
-    return _permutation(re.sub(r"\b(module|_orig_mod|_fsdp_wrapped_module)\.", "", name), n, device)
+    return _permutation(without_wrappers(name), n, device)
 
 
 @lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ import torch
 from riesz.backends.registry import Backend
 from riesz.layout.axis import ColumnView, compute_dtype
 from riesz.metrics import Operator, circulant
+from riesz.private_torch import copy_all_
 
 MAX_BATCH_NUMEL = 1 << 22
 """Batching saves launches, which only small weights notice; stacking large ones would only cost memory."""
@@ -37,7 +38,7 @@ def _direct_batch_(batch: Sequence[ColumnView], metric: Operator) -> None:
         return
     # A half-precision result is rounded by the copy itself: one rounding in all.
     views = [opened.view for opened in batch]
-    torch._foreach_copy_(views, [piece.view(view.shape) for piece, view in zip(pieces, views, strict=True)])
+    copy_all_(views, [piece.view(view.shape) for piece, view in zip(pieces, views, strict=True)])
 
 
 EAGER = Backend(

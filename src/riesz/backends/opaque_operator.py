@@ -4,7 +4,6 @@ Backends implement it for their device; its fake form serves tracing. Numbers ar
 compiled graph, so that changing them recompiles nothing and waits for no device.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
+from riesz.private_torch import dispatch_mode_is_on, is_fake
 
 Implementation = Callable[[list[Tensor], list[int], int, bool, Tensor], None]
 
@@ -53,27 +53,22 @@ def geometry(columns: Sequence[ColumnView]) -> list[int]:
 
 
 def is_watched() -> bool:
-    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
-
-
-def is_fake(gradient: Tensor) -> bool:
-    """Whether it is one of torch's fake tensors, for which the operator has a fake implementation."""
-    fakes = sys.modules.get("torch._subclasses.fake_tensor")
-    return fakes is not None and type(gradient) is fakes.FakeTensor
+    """Whether a compiler or a dispatch mode sees what is computed."""
+    return torch.compiler.is_compiling() or dispatch_mode_is_on()
 
 
 def why_unreadable(gradient: Tensor) -> str | None:
     """Why a kernel cannot read the memory of a gradient, or None."""
     if type(gradient) is not Tensor and type(gradient) is not torch.nn.Parameter and not is_fake(gradient):
         return f"it is a {type(gradient).__name__}, whose memory the kernels cannot read"
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or is_fake(gradient):
         return None
     # A lazy negative is served: the operator is linear, so what is stored may be directed in place of what is meant.
-    if gradient._is_zerotensor():
-        return "it is a lazy zero without memory"
-    if torch._C._functorch.is_functorch_wrapped_tensor(gradient):
-        return "it is inside a functorch transform"
-    return None
+    try:
+        address = gradient.data_ptr()
+    except RuntimeError:
+        address = 0
+    return None if address or not gradient.numel() else "it has no memory: a lazy zero, or inside a functorch transform"
 
 
 def count_writes(tensors: Sequence[Tensor]) -> None:

@@ -7,8 +7,9 @@ made for the guards of its compiler, is used where this torch has it.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from riesz.private_torch import compiled_guard
 
 
 class TensorGuard:
@@ -16,24 +17,10 @@ class TensorGuard:
 
     def __init__(self, tensors: Sequence[Tensor]):
         self._count = len(tensors)
-        self._check = _compiled_check(tensors) or _python_check(tensors)
+        self._check = compiled_guard(tensors) or _python_check(tensors)
 
     def matches(self, tensors: Sequence[Any]) -> bool:
         return len(tensors) == self._count and self._check(*tensors)
-
-
-def _compiled_check(tensors: Sequence[Tensor]) -> Callable[..., bool] | None:
-    try:
-        tensor_guards: Any = torch._C._dynamo.guards.TensorGuards
-        guards = tensor_guards(
-            *tensors,
-            dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],
-            dynamic_dims_strides=[list(tensor.stride()) for tensor in tensors],
-        )
-        check: Callable[..., bool] = guards.check
-        return check if check(*tensors) else None
-    except Exception:  # not a public interface: if it fails in any way, Python compares
-        return None
 
 
 _stride, _is_neg, _is_inference = Tensor.stride, Tensor.is_neg, Tensor.is_inference

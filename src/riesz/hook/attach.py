@@ -9,10 +9,10 @@ from riesz import control as controls
 from riesz.backends import check_name
 from riesz.hook.attachment import Attachment, attachment_of
 from riesz.hook.plan import FROZEN
-from riesz.hook.torch_hooks import own_copy_method, runs_step_hooks
 from riesz.layout.scope import Direction, Layers, Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
+from riesz.private_torch import runs_step_hooks, why_not_hookable
 
 
 def attach(
@@ -70,7 +70,7 @@ def attach(
             "gradient of what it measures. It runs, but first-order optimizers are what riesz is for",
             stacklevel=2,
         )
-    if (method := own_copy_method(optimizer)) is not None:
+    if (method := _own_copy_method(optimizer)) is not None:
         warnings.warn(
             f"{type(optimizer).__name__} defines its own {method}: a copy of it is not attached, and trains on plain "
             "gradients until riesz.attach is called on it",
@@ -91,6 +91,8 @@ def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         order = "; the order is attach(optimizer, model)" if isinstance(optimizer, nn.Module) else ""
         raise TypeError(f"optimizer: expected a torch.optim.Optimizer, got {type(optimizer).__name__}{order}")
+    if (reason := why_not_hookable(optimizer)) is not None:
+        raise RuntimeError(f"{type(optimizer).__name__} cannot be attached to: {reason}")
     if not runs_step_hooks(optimizer):
         raise TypeError(
             f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "
@@ -106,3 +108,10 @@ def _check_optimizer(optimizer: object) -> None:
             f"this {type(optimizer).__name__} has an attachment already, and a second one would apply the metric "
             "twice: detach() the first, or assign its `.metric`"
         )
+
+
+def _own_copy_method(optimizer: torch.optim.Optimizer) -> str | None:
+    """The method by which a class copies its instances itself, without our hooks; None if it does not."""
+    methods = ("__deepcopy__", "__reduce__", "__reduce_ex__")
+    own = (name for name in methods if getattr(type(optimizer), name, None) is not getattr(object, name, None))
+    return next(own, None)

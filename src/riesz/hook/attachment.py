@@ -20,11 +20,11 @@ from riesz.hook.plan import DIRECTION_KEY, METRIC_KEY, SCHEDULED_KEY, STEP_KEY, 
 from riesz.hook.report import Diagnoses, Report
 from riesz.hook.schedule import Schedule, step_count
 from riesz.hook.step import DirectedStep
-from riesz.hook.torch_hooks import hook_tables
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 from riesz.metrics.text import from_text
+from riesz.private_torch import hook_tables, step_hooks
 from riesz.schedule import MetricSchedule
 
 SETTABLE = ("enabled", "metric", "recording", "step")
@@ -215,5 +215,5 @@ def _without_gradients() -> dict[str, Any]:
 
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:
     """The attachment of an optimizer, if it has one."""
-    owners = (getattr(hook, "__self__", None) for hook in optimizer.__dict__["_optimizer_step_pre_hooks"].values())
+    owners = (getattr(hook, "__self__", None) for hook in step_hooks(optimizer).values())
     return next((owner for owner in owners if isinstance(owner, Attachment)), None)

@@ -5,9 +5,10 @@ Otherwise the original is computed from the directed gradient, which is still in
 refused where it would lose too many digits, and where `.grad` was written since.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import add, attrgetter
+from operator import add
 from weakref import ref
 
 import torch
@@ -18,25 +19,24 @@ from riesz.hook.plan import Target
 from riesz.hook.report import Diagnoses, Diagnosis
 from riesz.layout.axis import Axis, ColumnView, is_dtensor
 from riesz.metrics import Metric, Operator
+from riesz.private_torch import write_counts
 
 MAX_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still reported."""
 
-_version = attrgetter("_version")
 
-
-def _writes(gradient: Tensor) -> tuple[int, int]:
+def _writes(gradient: Tensor) -> tuple[float, int]:
     """How often a gradient was written to, and where it lies: assigning its `.data` counts as no write.
 
     Inference tensors count nothing. A DTensor is written through its local part, or by operations of its own, which the
     local part does not count.
     """
-    version = 0 if gradient.is_inference() else gradient._version
+    version = 0 if gradient.is_inference() else write_counts([gradient])[0]
     if is_dtensor(gradient):
         from riesz import sharded
 
         gradient = sharded.local_of(gradient)
-        version += gradient._version
+        version += write_counts([gradient])[0]
     plain = type(gradient) is Tensor and gradient.layout == torch.strided
     return version, gradient.data_ptr() if plain else 0
 
@@ -51,7 +51,7 @@ class StepRecord:
 
     targets: Sequence[Target]
     gradients: Sequence[ref[Tensor]]
-    versions: Sequence[int]
+    versions: Sequence[float]
     addresses: Sequence[int]
     products: Sequence[Tensor] | None = None
 
@@ -62,7 +62,12 @@ class StepRecord:
 
     def already_directed(self, gradient: Tensor) -> bool:
         """Whether the gradient is one that the step directed, and was not written since."""
-        places = (index for index, reference in enumerate(self.gradients) if reference() is gradient)
+        places = [index for index, reference in enumerate(self.gradients) if reference() is gradient]
+        if any(math.isnan(self.versions[index]) for index in places):
+            raise RuntimeError(
+                f"the closure was evaluated again and left a gradient in place, and torch {torch.__version__} does not "
+                "tell whether it was written: call zero_grad(set_to_none=True) in the closure"
+            )
         return any(self.recognises(index, gradient) for index in places)
 
     def merged_with(self, later: "StepRecord") -> "StepRecord":
@@ -86,12 +91,12 @@ class StepRecord:
     @classmethod
     def of_plain(cls, targets: Sequence[Target], directed: Sequence[Tensor], addresses: Sequence[int]) -> "StepRecord":
         """The record of plain tensors whose addresses are known."""
-        return cls(targets, list(map(ref, directed)), list(map(_version, directed)), addresses)
+        return cls(targets, list(map(ref, directed)), write_counts(directed), addresses)
 
     @classmethod
     def of_shards(cls, targets: Sequence[Target], directed: Sequence[Tensor], parts: Sequence[Tensor]) -> "StepRecord":
         """The record of DTensors whose local parts are known."""
-        versions = map(add, map(_version, parts), map(_version, directed))
+        versions = map(add, write_counts(parts), write_counts(directed))
         return cls(targets, list(map(ref, directed)), list(versions), list(map(Tensor.data_ptr, parts)))
 
     @classmethod

@@ -18,11 +18,11 @@ from riesz.apply import check_writable
 from riesz.backends import FastPathCache, direct_
 from riesz.hook import diagnostics, schedule
 from riesz.hook.plan import Plan, Target, make_plan
-from riesz.hook.torch_hooks import groups_before_sharing, is_nested, overflow_flags
 from riesz.hook.traced import TracedStep
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
+from riesz.private_torch import groups_before_sharing, is_nested, local_tensors, overflow_flags
 
 if TYPE_CHECKING:
     from riesz.sharded import PreparedStep, PreparedSteps
@@ -244,8 +244,7 @@ class DirectedStep:
                 self._prepared.start(gradients, recording=False)
                 self._prepared.finish()
             # A DTensor is written through its local part.
-            parts = [gradient._local_tensor for gradient in gradients]
-            self._last_step = diagnostics.StepRecord.of_shards(targets, gradients, parts)
+            self._last_step = diagnostics.StepRecord.of_shards(targets, gradients, local_tensors(gradients))
         else:
             # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
             addresses = self._fast_path.direct_(gradients, self._metric)

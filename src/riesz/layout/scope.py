@@ -168,9 +168,7 @@ def _locate(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:
         if is_parametrized(module):
             chains: Any = module.parametrizations
             serves.update({id(chain): (module, tensor) for tensor, chain in chains.items()})
-        for stored, parameter in module._parameters.items():
-            if parameter is None:
-                continue
+        for stored, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             owner, tensor = serves.get(id(module), (module, stored))
             if _is_magnitude(module, stored):
                 tensor = "magnitudes"
@@ -180,7 +178,9 @@ def _locate(model: nn.Module) -> Iterator[tuple[int, ParameterLocation]]:
 def _is_magnitude(module: nn.Module, stored: str) -> bool:
     """Whether a parameter holds the lengths that a weight norm, present or deprecated, split off a weight."""
     if isinstance(module, ParametrizationList):
-        return stored == "original0" and any(type(link).__name__ == "_WeightNorm" for link in module)
+        # Of torch's own, only weight norm stores a weight as several parameters.
+        torchs_own = nn.utils.parametrizations.__name__
+        return stored == "original0" and any(type(link).__module__ == torchs_own for link in module)
     return stored == "weight_g" and hasattr(module, "weight_v")
 
 

@@ -16,7 +16,8 @@ from functools import wraps
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from riesz.private_torch import dispatch_mode_is_on
 
 MATMUL_UP_TO = 192
 """Longest axis served by a matrix product; measured on CPUs, as is the next one."""
@@ -53,21 +54,20 @@ def _matmul_is_rounded(like: Tensor) -> bool:
     """Whether torch is set to round float32 matrix products to TF32 or bfloat16."""
     if like.dtype != torch.float32:
         return False
-    return _matmul_precision(like.device.type) not in ("none", "ieee")
+    precision = matmul_precision
+    if torch.compiler.is_compiling():
+        from riesz.untraced import matmul_precision as precision
+    return precision(like.device.type) not in ("none", "ieee")
 
 
-def _matmul_precision(device: str) -> str:
+def matmul_precision(device: str) -> str:
+    """How torch is set to compute float32 matrix products: "none" and "ieee" mean in float32."""
     # Not torch.get_float32_matmul_precision: it raises once the newer per-backend settings were used.
     settings = torch.backends.mkldnn if device == "cpu" else torch.backends.cuda
     precision: str | None = getattr(getattr(settings, "matmul", None), "fp32_precision", None)
     if precision is None:  # before torch 2.9 there is one setting for all backends
         return "ieee" if torch.get_float32_matmul_precision() == "highest" else "rounded"
     return precision
-
-
-# What torch.compiler.assume_constant_result does, without importing the compiler: a compiled graph keeps the setting it
-# was traced under, as it does for every matrix product in it.
-_matmul_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:
@@ -79,7 +79,7 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager[ob
 
 def is_traced() -> bool:
     """Whether a compiler or a dispatch mode, such as that of fake tensors, sees what is computed."""
-    return torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
+    return torch.compiler.is_compiling() or dispatch_mode_is_on()
 
 
 def _cached_table(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:

@@ -16,6 +16,7 @@ from riesz.backends import direct_
 from riesz.backends.shards import MAX_ROWS, RunNumbers, ShardKernels, ShardRun
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Metric, Operator
+from riesz.private_torch import copy_all_
 from riesz.sharded.collectives import AllGather, AllReduce, Exchange
 from riesz.sharded.groups import RankGroup, digest
 from riesz.sharded.layout import LocalPart, Rows, Run, real_view
@@ -85,7 +86,7 @@ class ColumnBatch:
         all_LC = torch.zeros(self.height, max(width, self.columns), dtype=dtype, device=self.device)
         present = [pair for pair in self._split(all_LC[:, : self.columns]) if pair[0].present]
         if present:
-            torch._foreach_copy_([own_LC for _, own_LC in present], [member.read() for member, _ in present])
+            copy_all_([own_LC for _, own_LC in present], [member.read() for member, _ in present])
         return all_LC
 
     def write(self, columns_LC: Tensor) -> None:
@@ -100,7 +101,7 @@ class ColumnBatch:
                     targets.append(home_LC[:, member.first : member.first + member.columns])
                     values.append(own_LC)
         if targets:
-            torch._foreach_copy_(targets, values)
+            copy_all_(targets, values)
 
     def _split(self, columns_LC: Tensor) -> Iterator[tuple[Member, Tensor]]:
         widths = [member.columns for member in self.members]

@@ -27,6 +27,7 @@ from riesz.backends.tensor_guard import TensorGuard
 from riesz.control import Control, controlled, put_back
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
+from riesz.private_torch import layouts, local_tensors
 from riesz.sharded.batching import batch_columns, describe_metric, tunable_numbers
 from riesz.sharded.collectives import AllReduce, Exchange, WholeSums
 from riesz.sharded.groups import RankGroup, Watch, digest, rank_group, watch_of
@@ -118,7 +119,7 @@ class PreparedStep:
     def __init__(self, items: Sequence[Item], backend: str, control: Control):
         self._backend, self._control = backend, control
         self._world: object = dist.group.WORLD
-        self._specs = [_spec(item) for item in items]
+        self._specs = _layouts(items)
         self._keys = [(item.name, item.axis, item.metric) for item in items]
         self._guard = TensorGuard([local_of(item.gradient) for item in items if item.gradient is not None])
         opened = [open_part(item.gradient, item.parameter, item.axis, item.metric, item.name) for item in items]
@@ -149,14 +150,14 @@ class PreparedStep:
         for item, (name, axis, metric) in zip(items, self._keys, strict=True):
             if item.metric is not metric or item.name != name or (item.axis is not axis and item.axis != axis):
                 return False
-        return self._same_layouts([_spec(item) for item in items]) and self._guard.matches(
+        return self._same_layouts(_layouts(items)) and self._guard.matches(
             [local_of(item.gradient) for item in items if item.gradient is not None]
         )
 
     def holds_gradients(self, gradients: Sequence[Any]) -> bool:
         """The same for the gradients of all items, none missing, where names, axes and metrics are known to hold."""
         try:
-            specs, locals_ = [g._spec for g in gradients], [g._local_tensor for g in gradients]
+            specs, locals_ = layouts(gradients), local_tensors(gradients)
         except AttributeError:  # None, or no DTensor
             return False
         return self._same_layouts(specs) and self._guard.matches(locals_)
@@ -308,9 +309,8 @@ def _layout(parameter: Any) -> tuple[object, ...]:
     return tuple(parameter.shape), parameter.dtype, parameter.placements
 
 
-def _spec(item: Item) -> Any:
-    """Mesh, placements, shape and dtype of an item."""
-    return (item.parameter if item.gradient is None else item.gradient)._spec
+def _layouts(items: Sequence[Item]) -> list[Any]:
+    return layouts([item.parameter if item.gradient is None else item.gradient for item in items])
 
 
 def _widened(local: Tensor | None) -> Tensor | None:

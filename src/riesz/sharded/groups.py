@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
+from riesz.private_torch import default_store
+
 PATIENCE = timedelta(seconds=5)
 """How long a rank waits before it asks."""
 
@@ -72,9 +74,9 @@ class Watch:
         while not self._ended(pending, describe):
             self._compare(describe)
             asked = True
-        if asked:  # the rank of the store may have ended since
-            with contextlib.suppress(dist.DistError):
-                _store().delete_key(self._key)
+        if asked and (store := default_store()) is not None:
+            with contextlib.suppress(dist.DistError):  # the rank of the store may have ended since
+                store.delete_key(self._key)
 
     def _ended(self, pending: Any, describe: Describe) -> bool:
         """Wait for a collective for some seconds; whether it ended. Raises if it failed."""
@@ -98,7 +100,7 @@ class Watch:
 
         No collective: another rank may be in one of the same process group, and the two would break each other.
         """
-        if dist.get_backend() == "fake":  # there are no other ranks
+        if dist.get_backend() == "fake" or default_store() is None:  # no other ranks, or no way to ask them
             return
         self.begin(work)
         try:
@@ -107,7 +109,7 @@ class Watch:
             self.end()
 
     def _agree(self, describe: Describe) -> None:
-        store, key = _store(), f"{self._key}/agree"
+        store, key = default_store(), f"{self._key}/agree"
         if int(store.compare_set(f"{key}/work", "", str(self._work))) != self._work:
             store.set(f"{key}/differs", "")
         if store.add(f"{key}/came", 1) == self._size:
@@ -133,17 +135,13 @@ class Watch:
         return f"{self._name}/{self._done}"
 
     def _compare(self, describe: Describe) -> None:
-        store, key = _store(), self._key
+        if (store := default_store()) is None:
+            return
+        key = self._key
         if int(store.compare_set(key, "", str(self._work))) != self._work:
             store.set(f"{key}/differs", "")
         if store.check([f"{key}/differs"]):
             raise disagreement(describe)
-
-
-def _store() -> Any:
-    from torch.distributed.distributed_c10d import _get_default_store
-
-    return _get_default_store()
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,13 +21,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor.placement_types import Placement, _StridedShard
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from riesz.layout.axis import Axis, ColumnView
 from riesz.metrics import Operator
+from riesz.private_torch import local_tensors, strided_shard
 from riesz.sharded.groups import RankGroup, rank_group
 
 LINEAR = ("sum", "avg")
@@ -198,7 +197,7 @@ class ShardLayout:
         layout = cls(mesh, shape, *meaning)
         if axis.dim is None and layout.cutting(tuple(range(1, tensor.dim()))):
             raise _unsupported(tensor, what, "'rasterized' reads it row by row, and its rows themselves are divided")
-        local = tuple(tensor._local_tensor.shape)
+        local = tuple(local_tensors([tensor])[0].shape)
         if here is not None and local != (expected := tuple(map(layout.held, range(tensor.dim())))):
             raise _unsupported(tensor, what, f"its local part has shape {local} where {expected} is expected")
         return layout
@@ -224,8 +223,9 @@ def _read(
             continue
         if type(placement) is Partial and placement.reduce_op in LINEAR:
             partial.append((mesh_dim, placement.reduce_op))
-        elif type(placement) is _StridedShard:
-            cuts[placement.dim].append((mesh_dim, (int(placement.split_factor), ranks[mesh_dim])))
+        elif (strided := strided_shard(placement)) is not None:
+            dim, pieces = strided
+            cuts[dim].append((mesh_dim, (pieces, ranks[mesh_dim])))
         elif type(placement) is Shard:
             cuts[placement.dim].append((mesh_dim, (1, ranks[mesh_dim])))
         else:
@@ -332,7 +332,7 @@ def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name:
         axis_rows = rows(axis.length(layout.shape), rows_per_index, runs)
         if not axis_rows.slots:  # each group of the convolution is on one rank as a whole
             group, axis_rows = None, None
-    device = tensor._local_tensor.device
+    device = local_tensors([tensor])[0].device
     return LocalPart(name, axis, metric, local, dtype, device, layout, group, axis_rows, columns, parts)
 
 
@@ -353,9 +353,10 @@ def check(tensor: Any, axis: Axis, what: str) -> None:
 
 def local_of(tensor: Any) -> Tensor:
     """The memory of a DTensor on this rank; writing to it writes the DTensor."""
-    local: Any = tensor._local_tensor  # what to_local() returns without autograd, at a twentieth of its time
-    # The result of a collective that may still be under way.
-    return local if type(local) is Tensor or not isinstance(local, AsyncCollectiveTensor) else local.wait()
+    local: Any = local_tensors([tensor])[0]
+    # The result of a collective that may still be under way has a method to wait for it.
+    ready: Tensor = local if type(local) is Tensor or not hasattr(local, "wait") else local.wait()
+    return ready
 
 
 def real_view(tensor: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from riesz.control import permutation
+from riesz.private_torch import copy_all_
 from riesz.sharded.batching import (
     ColumnBatch,
     ReductionExchange,
@@ -218,7 +219,7 @@ class TransposingExchange(Exchange):
             if positions_N is not None:
                 columns_NC = columns_NC.index_select(0, positions_N)
             pieces = torch.split(columns_NC, [view.shape[0] * view.shape[1] for view in views])
-            torch._foreach_copy_(views, [piece.view(view.shape) for piece, view in zip(pieces, views, strict=True)])
+            copy_all_(views, [piece.view(view.shape) for piece, view in zip(pieces, views, strict=True)])
         # Another digest on the way back: a rank that was interrupted may have started its next way there.
         self._back.start(~self._token)
         self._back.finish(~self._token, lambda: describe(self._batches))
@@ -271,7 +272,7 @@ class CentringExchange(Exchange):
 
     def start(self) -> None:
         sums = self._sums(self._reduce.send_buffer())
-        torch._foreach_copy_(sums, [_output_sums(part) for part in self._parts])
+        copy_all_(sums, [_output_sums(part) for part in self._parts])
         self._reduce.start(self._token)
 
     def finish(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torch import nn
-from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.parametrize import ParametrizationList
 
 
 def he_init(model: nn.Module) -> None:
@@ -35,7 +35,9 @@ def conv_stack(channels: int, filters: Iterable[int], *, norm: bool) -> nn.Seque
 @contextmanager
 def held_spectral_norms(models: Iterable[nn.Module]) -> Iterator[None]:
     """Keep spectral norm's estimates: a batch in parts takes one step of power iteration, not one for each part."""
-    training = [m for model in models for m in model.modules() if isinstance(m, _SpectralNorm) and m.training]
+    # In evaluation, spectral norm alone of torch's parametrisations does something else than in training.
+    links = [link for model in models for m in model.modules() if isinstance(m, ParametrizationList) for link in m]
+    training = [link for link in links if link.training]
     for norm in training:
         norm.eval()
     try:

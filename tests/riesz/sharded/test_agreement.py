@@ -77,7 +77,7 @@ class Ranks:
 
     def __init__(self, monkeypatch, count):
         self.store, self._count = dist.HashStore(), count
-        monkeypatch.setattr(groups, "_store", lambda: self.store)
+        monkeypatch.setattr(groups, "default_store", lambda: self.store)
         monkeypatch.setattr(dist, "get_backend", lambda: "gloo")
         monkeypatch.setattr(dist, "get_rank", lambda: 0)
         monkeypatch.setattr(groups, "PATIENCE", timedelta(seconds=0.05))
