@@ -24,6 +24,7 @@ extensions = [
     "plain_docstrings",  # before napoleon: both process docstrings, in this order
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "inline_figures",
     "mathml",
     "repository_links",
 ]

@@ -18,8 +18,8 @@ from evidence.data import EvidenceData, read
 from evidence.reproduce import describe_machine
 from evidence.results_section import results_sections
 from evidence.summary import summary
+from riesz_lab.report.drawing import picture
 from riesz_lab.report.figure import Figure
-from riesz_lab.report.picture import draw
 from riesz_lab.utils.amounts import count
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ def files(trials: Path = TRIALS) -> dict[str, bytes]:
     """Every generated file of docs/, by name."""
     data = read(trials)
     drawn = figures.figures(data)
-    pictures = {name: draw(figure, "svg") for name, figure in drawn.items()}
+    pictures = {name: picture(figure, "svg") for name, figure in drawn.items()}
     return {"evidence.md": _page(data, drawn).encode(), **pictures}
 
 

@@ -1,7 +1,4 @@
-"""A figure, defined once: the page draws it with plotly, `riesz figure` with matplotlib.
-
-A figure has panels; a panel has series (lines with bands, points and bars with error bars) or one image.
-"""
+"""A figure, defined once: panels with series or one image. `drawing` lays them out, and `shapes` writes files."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +12,9 @@ from riesz_lab.errors import printable
 
 # Readable on white and on the page's dark background: contrast 3 or more against both.
 PALETTE = ("#64748b", "#2f7ed8", "#d9541e", "#1a9468", "#a35fd0", "#a97f00", "#d6457a", "#00909b")
-DASHES = ("solid", "dash", "dot", "dashdot")
+
+LARGEST = 1e100
+"""Beside a value beyond it nothing else could be seen; sums and ratios of smaller ones are finite."""
 
 Array = NDArray[np.float64]
 Values = Sequence[float | None]
@@ -27,13 +26,14 @@ class Series:
     """One line of the legend."""
 
     name: str  # in the legend; series of one name are switched on and off together
-    x: Points  # numbers or labels
+    x: Points  # numbers, or labels in a panel that is sideways
     y: Values  # None leaves a gap
     low: Values | None = None  # the lower end of a band (lines) or of error bars (points, bars)
     high: Values | None = None  # and the upper one
-    kind: Literal["line", "points", "bars"] = "line"
+    # Dots are many values of one label; none covers another, and points of that label lie below them.
+    kind: Literal["line", "points", "bars", "dots"] = "line"
     color: int = 0  # index into the palette
-    dash: int = 0  # and into the dashes
+    dash: int = 0  # of the line, and shape of the marker
     note: str = ""  # the meaning of band or bars, shown on hover
 
     def __post_init__(self) -> None:
@@ -69,10 +69,6 @@ class Image:
         """The end of the colour scale, above 0."""
         return self.largest or float(np.nan_to_num(np.abs(self.z)).max(initial=0.0)) or 1.0
 
-    def hatched_cells(self) -> list[tuple[int, int]]:
-        """Row and column of every hatched cell."""
-        return [] if self.hatched is None else [(int(row), int(column)) for row, column in np.argwhere(self.hatched)]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
@@ -86,8 +82,9 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     zero: bool = False  # whether a line marks zero
+    margin: float | None = None  # a band around zero: differences that do not matter
     y_range: tuple[float, float] | None = None  # the range of y shown; all if None
-    sideways: bool = False  # labels down the side and numbers along the bottom, for long names
+    sideways: bool = False  # labels down the side and numbers along the bottom
 
     def __post_init__(self) -> None:
         _make_printable(self, "title", "x", "y")
@@ -104,14 +101,6 @@ class Figure:
     panels: Sequence[Panel] = ()
     columns: int = 3  # panels side by side in a picture, at most
 
-    @property
-    def legend(self) -> dict[str, Series]:
-        """The first series of each name, in order."""
-        legend: dict[str, Series] = {}
-        for series in (series for panel in self.panels for series in panel.series):
-            legend.setdefault(series.name, series)
-        return legend
-
 
 def _make_printable(record: object, *names: str) -> None:
     """Names in figures come from files: layers, scores, functions."""
@@ -119,6 +108,6 @@ def _make_printable(record: object, *names: str) -> None:
         object.__setattr__(record, name, printable(getattr(record, name)))
 
 
-def short(value: float | None) -> float | None:
-    """A number rounded to five digits, to keep the page small; None if it is not finite."""
-    return None if value is None or not math.isfinite(value) else float(f"{float(value):.5g}")
+def finite(value: float | None) -> float | None:
+    """The number, or None where nothing can be drawn."""
+    return None if value is None or not math.isfinite(value) or abs(value) > LARGEST else float(value)

@@ -1,7 +1,6 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const say = (text) => { document.getElementById("live").textContent = text; };
 
   // -- theme: the system's, or the one chosen here ------------------------------------------------------------------
@@ -9,101 +8,75 @@
   const themes = ["auto", "light", "dark"];
   let theme = "auto";
   try { theme = localStorage.getItem("riesz-theme") || "auto"; } catch { /* a file may have no storage */ }
-  const isDark = () => theme === "dark" || (theme === "auto" && dark.matches);
   const setTheme = (name) => {
     theme = themes.includes(name) ? name : "auto";
     if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
     button.textContent = `Theme: ${theme}`;
-    restyle();
   };
   button.addEventListener("click", () => {
     setTheme(themes[(themes.indexOf(theme) + 1) % themes.length]);
     try { localStorage.setItem("riesz-theme", theme); } catch { /* then it lasts as long as the page */ }
   });
-  dark.addEventListener("change", () => restyle());
+  setTheme(theme);
 
-  // -- figures: drawn when they come near the screen ---------------------------------------------------------------
-  const plots = [...document.querySelectorAll(".plot")];
-  const drawn = new Set();
-  const content = (plot) => JSON.parse(plot.nextElementSibling.textContent);
-  let printing = false;
-
-  const ground = (layout) => {
-    const style = getComputedStyle(root);
-    const value = (name) => style.getPropertyValue(name).trim();
-    const axis = (given) => ({
-      automargin: true, gridcolor: value("--grid"), linecolor: value("--line"), zerolinecolor: value("--line"), ...given,
-      title: { standoff: 8, font: { size: 12 }, ...given.title },
-    });
-    return {
-      ...layout, xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis), autosize: true, showlegend: false,
-      hovermode: "closest", hoverdistance: 50,
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 8, r: 8, t: 14, b: 8 },
-      font: { color: value("--text"), size: 12, family: "system-ui, sans-serif" },
-      hoverlabel: { bgcolor: value("--raised"), bordercolor: value("--line"), font: { color: value("--text") } },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: value("--quiet"), activecolor: value("--text") },
-      shapes: (layout.shapes || []).map((shape) => ({ ...shape, line: { ...shape.line, color: value("--quiet") } })),
-    };
+  // -- figures: the value of a point beside it, by mouse, touch and keyboard ----------------------------------------
+  const tip = document.getElementById("tip");
+  const texts = new Map();
+  let current = null;
+  // The browser shows titles late, and only to a mouse; without this script it still does.
+  for (const title of document.querySelectorAll(".plot title")) {
+    texts.set(title.parentNode, title.textContent);
+    title.remove();
+  }
+  const leave = () => {
+    tip.hidden = true;
+    if (current) current.classList.remove("current");
+    current = null;
   };
-  const around = () => isDark() && !printing
-    ? [[0, "#6db3ff"], [0.5, "#14171c"], [1, "#ff8a5c"]]
-    : [[0, "#1f5fa8"], [0.5, "#ffffff"], [1, "#b8391a"]];
-  const dress = (traces) => traces.map((trace) => {
-    if (trace.type === "heatmap") return { ...trace, colorscale: around() };
-    if (trace.error_y && trace.error_y.type) trace.error_y.color = getComputedStyle(root).getPropertyValue("--quiet").trim();
-    return trace;
-  });
-  const hiddenSeries = (plot) => new Set([...plot.closest("figure").querySelectorAll('.legend [aria-pressed="false"]')]
-    .map((legend) => legend.dataset.series));
-
-  const draw = (plot) => {
-    const { data, layout } = content(plot);
-    const hidden = hiddenSeries(plot);
-    const traces = dress(data).map((trace) => ({ ...trace, visible: !hidden.has(trace.legendgroup) }));
-    const options = {
-      responsive: true, displaylogo: false, toImageButtonOptions: { format: "svg" },
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-    };
-    drawn.add(plot);
-    return Plotly.react(plot, traces, ground(layout), options).then(() => {
-      const tools = plot.querySelector(".modebar");
-      if (tools) tools.setAttribute("aria-label", "Tools of the chart");
-    });
+  const show = (point) => {
+    leave();
+    current = point;
+    point.classList.add("current");
+    tip.textContent = texts.get(point);
+    tip.hidden = false;
+    const at = point.getBoundingClientRect();
+    const left = at.left + at.width / 2 - tip.offsetWidth / 2;
+    tip.style.left = `${Math.max(4, Math.min(left, root.clientWidth - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${at.top > tip.offsetHeight + 8 ? at.top - tip.offsetHeight - 6 : at.bottom + 6}px`;
   };
-  const restyle = () => { for (const plot of drawn) draw(plot); };
-
-  const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) if (entry.isIntersecting && !drawn.has(entry.target)) draw(entry.target);
-  }, { rootMargin: "600px" });
-  for (const plot of plots) watcher.observe(plot);
+  for (const plot of document.querySelectorAll(".plot")) {
+    // A mouse that rests where the page scrolls by does not end a walk with the keyboard.
+    const away = () => { if (document.activeElement !== plot) leave(); };
+    for (const event of ["pointerover", "click"]) {
+      plot.addEventListener(event, ({ target }) => { if (texts.has(target)) show(target); else away(); });
+    }
+    plot.addEventListener("pointerleave", away);
+    plot.addEventListener("blur", leave);
+    // Arrows: right and left along a series, down and up to another one.
+    plot.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+      const rows = [...plot.querySelectorAll("[data-series]")].filter((group) => group.style.display !== "none")
+        .map((group) => [...group.children].filter((point) => texts.has(point))).filter((points) => points.length);
+      if (!step || !rows.length) return;
+      event.preventDefault();
+      let row = rows.findIndex((points) => points.includes(current));
+      let column = row < 0 ? 0 : rows[row].indexOf(current) + step[1];
+      row = row < 0 ? 0 : (row + step[0] + rows.length) % rows.length;
+      column = Math.max(0, Math.min(column, rows[row].length - 1));
+      show(rows[row][column]);
+      say(texts.get(current));
+    });
+  }
+  window.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
   for (const legend of document.querySelectorAll(".legend button")) {
     legend.addEventListener("click", () => {
-      legend.setAttribute("aria-pressed", String(legend.getAttribute("aria-pressed") !== "true"));
-      for (const plot of legend.closest("figure").querySelectorAll(".plot")) if (drawn.has(plot)) draw(plot);
+      const shown = legend.getAttribute("aria-pressed") !== "true";
+      legend.setAttribute("aria-pressed", String(shown));
+      for (const group of legend.closest("figure").querySelectorAll(".plot [data-series]")) {
+        if (group.dataset.series === legend.dataset.series) group.style.display = shown ? "" : "none";
+      }
     });
-  }
-
-  // -- the keyboard: arrows walk along the points of a figure ------------------------------------------------------
-  for (const plot of plots) {
-    let curve = -1, point = 0;
-    plot.addEventListener("keydown", (event) => {
-      const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
-      const step = steps[event.key];
-      if (!step || !drawn.has(plot) || event.target !== plot) return;
-      const curves = plot.data.map((trace, number) => [trace, number])
-        .filter(([trace]) => trace.hoverinfo !== "skip" && trace.type !== "heatmap" && trace.visible !== false);
-      if (!curves.length) return;
-      event.preventDefault();
-      const first = curve < 0;
-      curve = first ? 0 : (curve + step[0] + curves.length) % curves.length;
-      const [trace, number] = curves[curve];
-      point = first ? 0 : Math.min(Math.max(point + step[1], 0), trace.x.length - 1);
-      Plotly.Fx.hover(plot, [{ curveNumber: number, pointNumber: point }]);
-      const range = trace.customdata && trace.customdata[point];
-      say(`${trace.legendgroup}: ${trace.x[point]}, ${trace.y[point]}${range && range[0] !== null ? `, from ${range[0]} to ${range[1]}` : ""}`);
-    });
-    plot.addEventListener("blur", () => { if (drawn.has(plot) && plot._fullLayout) Plotly.Fx.unhover(plot); });
   }
 
   // -- tables: press a head to sort --------------------------------------------------------------------------------
@@ -136,13 +109,8 @@
   for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", showHints);
   showHints();
 
-  // -- paper: everything drawn, in light colours, as wide as the sheet ---------------------------------------------
+  // -- paper: everything unfolded ------------------------------------------------------------------------------------
   window.addEventListener("beforeprint", () => {
-    printing = true;
     for (const folded of document.querySelectorAll("details")) folded.open = true;
-    for (const plot of plots) { draw(plot); Plotly.Plots.resize(plot); }
   });
-  window.addEventListener("afterprint", () => { printing = false; restyle(); });
-
-  setTheme(theme);
 })();

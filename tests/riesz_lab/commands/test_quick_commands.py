@@ -16,7 +16,7 @@ try:
     status = main(sys.argv[1:])
 except SystemExit as end:
     status = end.code
-heavy = [name for name in ("torch", "riesz", "scipy.stats", "plotly") if name in sys.modules]
+heavy = [name for name in ("torch", "riesz", "scipy.stats", "matplotlib") if name in sys.modules]
 print(f"status {status}, heavy {heavy}, {time.process_time():.2f} s", file=sys.stderr)
 """
 

@@ -14,7 +14,7 @@ import pytest
 
 from riesz_lab import cli
 from riesz_lab.recipes import recipe
-from riesz_lab.report import page, picture, plotting, report
+from riesz_lab.report import drawing, page, report
 from riesz_lab.report.comparison_view import comparison_table, comparisons_csv
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.labels import scale
@@ -50,23 +50,21 @@ def test_every_figure_has_data_in_a_store_of_every_sweep(evidence):
     assert sorted(entry.number for entry in FIGURES.values() if entry.number) == list(range(1, 11))
 
 
-def test_every_figure_is_valid_plotly(full):
-    from plotly import graph_objects
-
+def test_every_figure_says_what_it_shows_and_is_on_the_page(full):
+    written = page.html(full)
     assert len(full.figures()) == len(FIGURES)
     for figure in full.figures():
         assert figure.caption
         assert figure.alt
-        for panel in figure.panels:
-            plot = plotting.plot(panel)
-            assert plot["data"]
-            graph_objects.Figure(json.loads(json.dumps(plot, allow_nan=False)))  # raises on what plotly does not know
+        assert figure.panels
+        assert f'id="figure-{figure.name}"' in written
+    assert written.count('class="plot"') == sum(len(figure.panels) for figure in full.figures())
 
 
-def test_the_same_store_gives_the_same_bytes_within_6_megabytes(full, runs):
+def test_the_same_store_gives_the_same_bytes_and_few_of_them(full, runs):
     first = page.html(full)
     assert first == page.html(report.build(report.read(runs, BENCHMARKS), runs))
-    assert len(first.encode()) < 6e6
+    assert len(first.encode()) < 1.2e6
 
 
 def test_page_is_self_contained(full):
@@ -213,10 +211,10 @@ def test_markdown_and_csv(full, evidence):
 def test_figures_are_drawn_for_a_paper_the_same_every_time(name, evidence):
     figure = FIGURES[name].make(evidence)
     figure = replace(figure, panels=figure.panels[:1])
-    drawn = picture.draw(figure, "svg")
-    assert drawn.startswith(b"<?xml")
-    if name in ("curves", "directions", "stripes", "histogram"):
-        assert drawn == picture.draw(figure, "svg")
+    for kind in drawing.FORMATS if name in ("curves", "directions", "stripes", "regimes") else ("svg",):
+        drawn = drawing.picture(figure, kind)
+        assert drawn.startswith({"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}[kind])
+        assert drawn == drawing.picture(figure, kind)
 
 
 def test_commands(tmp_path, monkeypatch, capsys):
@@ -370,10 +368,9 @@ def test_a_difference_without_an_interval_shows_none(tmp_path):
         store_trial(tmp_path, replace(recipe("demo"), metric="reweighted-l2", seed=seed), score=0.9 + 0.02 * seed)
     store_trial(tmp_path, replace(recipe("demo"), metric="reweighted-l2(lam=5)", seed=0), score=0.8)
     overview = FIGURES["overview"].make(report.read(tmp_path))
-    (trace,) = plotting.plot(overview.panels[0])["data"]
-    with_interval, without = trace["hovertemplate"]
-    assert "%{y}: %{x}<br>%{customdata[0]} to %{customdata[1]} (95% interval)" in with_interval
-    assert without == "%{y}: %{x}<extra>ReweightedL2</extra>"
+    titles = re.findall("<title>(.*?)</title>", drawing.picture(overview, "svg").decode())
+    assert any(re.search(r": [\d.]+, [-\d.]+ to [\d.]+ \(95% interval\)$", title) for title in titles)
+    assert re.fullmatch(r"ReweightedL2, ReweightedL2, lam 5: -[\d.]+", titles[-1])
 
 
 def test_a_figure_says_where_lower_is_better(tmp_path):

@@ -32,7 +32,7 @@ def pairs(table: SweepResult, judged: Mapping[str, Sequential] | None = None) ->
         low, high = (comparison if judged is None else judged[label]).interval or (None, None)
         shade = color(table.rows[label].arm.config)
         series += [
-            Series(name="one pair", x=[label] * len(differences), y=differences, kind="points", color=0, dash=0),
+            Series(name="one pair", x=[label] * len(differences), y=differences, kind="dots", color=shade),
             Series(
                 name="mean, 95% interval",
                 x=[label],
@@ -58,9 +58,9 @@ def pairs(table: SweepResult, judged: Mapping[str, Sequential] | None = None) ->
         panels=[
             Panel(
                 y=f"difference in {score_label(table.score)}{unit}",
-                # Dots first: the mean is drawn over them.
-                series=sorted(series, key=lambda one: one.name != "one pair"),
+                series=series,
                 zero=True,
+                margin=times * table.sweep.margin,
                 sideways=True,
             )
         ],

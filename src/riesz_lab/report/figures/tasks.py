@@ -67,4 +67,5 @@ def _gap_panels(methods: Methods, prefix: str) -> list[Panel]:
         gaps = [[train - test] for train, test in rows if isinstance(train, float) and isinstance(test, float)]
         if gaps:
             bars.append(band(name, [name], np.array(gaps), trials[0].config, kind="bars"))
-    return [Panel(title=f"{prefix}generalisation gap", y="train - test accuracy", series=bars)] if bars else []
+    title, y = f"{prefix}generalisation gap", "train - test accuracy"
+    return [Panel(title=title, y=y, series=bars, sideways=True)] if bars else []
