@@ -264,7 +264,7 @@ def _rows(panel: Panel) -> Drawing:
     labels = list(dict.fromkeys(str(label) for series in panel.series for label in series.x))
     widest = max((text_width(label) for label in labels), default=0.0)
     beside = widest <= 0.34 * WIDTH
-    left = widest + 12 if beside else 6.0
+    left = widest + 16 if beside else 6.0
     low, high = _extent(_values(panel), panel.log_y)
     if any(series.kind == "bars" for series in panel.series):
         low, high = min(low, 0.0), max(high, 0.0)
