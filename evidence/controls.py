@@ -78,6 +78,8 @@ def _controlled(sweep: Sweep, arm: Arm) -> Iterator[Arm]:
         yield plain
         yield replace(arm, baseline=plain.label)
     for config in controls_of(arm.config):
+        if config.control == "signs":  # not in the protocol
+            continue
         against = arm.label if config.control == "permuted" else plain.label
         yield Arm(f"{arm.label}, {CONTROLS[config.control]}", config, against)
 

@@ -1,12 +1,14 @@
-"""Two scientific controls: is it only a longer gradient? Is it the order of the channels?
+"""Three scientific controls: is it only a longer gradient? Is it the order of the channels? Is it their mean?
 
 - "norm" gives each directed gradient the norm of the original. Of a metric that amplifies, this takes out the longer
   gradient; all that the metric does not amplify is then shorter than without it;
 - "permuted" smooths along a fixed random order of the channels and puts them back. A method can lose a benefit here
   only where the order has a meaning: in trained weights, or where layers share channels through skip connections. In
-  other networks, trained from random weights, it names the channels anew and changes results by chance alone.
+  other networks, trained from random weights, it names the channels anew and changes results by chance alone;
+- "signs" flips a fixed random half of the channels, directs, and flips them back: the same operator around another
+  direction than that of equal entries. It is the control of a mean, which does not depend on the order of the channels.
 
-Both work on a copy in the precision of the computation, so that the gradient itself is rounded once.
+All work on a copy in the precision of the computation, so that the gradient itself is rounded once.
 """
 
 import zlib
@@ -20,12 +22,12 @@ from torch import Tensor
 from riesz.layout.axis import ColumnView, compute_dtype
 from riesz.private_torch import without_wrappers
 
-Control = Literal["norm", "permuted"] | None
+Control = Literal["norm", "permuted", "signs"] | None
 
 
 def check_control(control: object) -> None:
-    if control not in (None, "norm", "permuted"):
-        raise ValueError(f"control: expected None, 'norm' or 'permuted', got {control!r}")
+    if control not in (None, "norm", "permuted", "signs"):
+        raise ValueError(f"control: expected None, 'norm', 'permuted' or 'signs', got {control!r}")
 
 
 def controlled(columns: ColumnView, name: str, control: Control) -> ColumnView:
@@ -33,6 +35,8 @@ def controlled(columns: ColumnView, name: str, control: Control) -> ColumnView:
     columns_ONI = columns.read().to(compute_dtype(columns.view.dtype), copy=True)
     if control == "permuted":
         columns_ONI = columns_ONI.index_select(1, permutation(name, columns.length, columns.view.device))
+    elif control == "signs":
+        columns_ONI *= signs(name, columns.length, columns.view.device).view(1, -1, 1)
     return replace(columns, view=columns_ONI, order=None)
 
 
@@ -42,6 +46,8 @@ def put_back(home: ColumnView, copy: ColumnView, name: str, control: Control) ->
     if control == "permuted":
         order = permutation(name, home.length, home.view.device)
         columns_ONI = torch.empty_like(columns_ONI).index_copy_(1, order, columns_ONI)
+    elif control == "signs":
+        columns_ONI = columns_ONI * signs(name, home.length, home.view.device).view(1, -1, 1)
     else:
         columns_ONI = columns_ONI * _scaled_norm_ratio(home.read().to(columns_ONI.dtype), columns_ONI)
     home.write(columns_ONI)
@@ -71,6 +77,11 @@ def permutation(name: str, n: int, device: torch.device) -> Tensor:
     Prefixes that wrappers put in front of a name (DataParallel, torch.compile) do not count.
     """
     return _permutation(without_wrappers(name), n, device)
+
+
+def signs(name: str, n: int, device: torch.device) -> Tensor:
+    """1 and -1 as int8: a random half of the channels each, as fixed as the order."""
+    return (1 - 2 * (permutation(name, n, device) % 2)).to(torch.int8)
 
 
 @lru_cache(maxsize=1024)

@@ -155,12 +155,12 @@ class Config:
 
     metric: str = MetricText("identity")
     """The inner product, such as "sobolev-tilde(lam=0.5)"; identity is the plain optimizer."""
-    direction: Literal["output", "input", "rasterized"] | int = "output"
-    """The axis to smooth along."""
+    direction: Literal["output", "input", "fan_in", "rasterized", "output+fan_in", "output+input"] | int = "output"
+    """The axis to smooth along, or two of them."""
     layers: Literal["conv", "all"] = "conv"
     """Which parameters are directed."""
-    control: Literal["none", "norm", "permuted"] = "none"
-    """norm: keep the gradient's norm; permuted: smooth along a random order of the channels."""
+    control: Literal["none", "norm", "permuted", "signs"] = "none"
+    """norm: keep the gradient's norm; permuted: a random order of the channels; signs: of random signs."""
     backend: str = "auto"
     """The backend of the metric; see `riesz doctor`."""
     smooth_epochs: Natural | None = None

@@ -1,4 +1,4 @@
-"""The controls: "norm" keeps lengths and only turns, "permuted" takes another order of the channels."""
+"""The controls: "norm" keeps lengths and only turns, "permuted" takes another order, "signs" flips channels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from torch import nn
 
 import riesz
 from cases import by_hand, relative_error
-from riesz.control import permutation
+from riesz.backends.reference import dense
+from riesz.control import permutation, signs
 from training import backward, batch, network
 
 
@@ -127,3 +128,34 @@ def test_permutations_differ_by_name_and_ignore_wrappers():
     assert not torch.equal(first, permutation("b.weight", 50, cpu))
     assert torch.equal(first, permutation("module.a.weight", 50, cpu))
     assert torch.equal(first, permutation("_orig_mod.a.weight", 50, cpu))
+
+
+@pytest.mark.parametrize("direction", ["output", "input", "fan_in", "rasterized"])
+@pytest.mark.parametrize("metric", [riesz.ReweightedL2(lam=-0.9), riesz.SobolevTilde(0.02)])
+def test_signs_control_is_conjugation_by_one_fixed_diagonal_of_signs(direction, metric):
+    f = torch.randn(6, 2, 3, 3, dtype=torch.float64)
+    model = network().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=metric, control="signs", direction=direction)
+    model[0].weight.grad = f.clone()
+    optimizer.step()
+    lines = {"output": f.flatten(1).T, "input": f.movedim(1, -1).reshape(-1, 2), "fan_in": f.flatten(1)}
+    columns = lines.get(direction, f.reshape(1, -1))
+    n = columns.shape[1]
+    diagonal = torch.diag(signs("0.weight", n, f.device).double())
+    wanted = columns @ (diagonal @ dense(metric, n) @ diagonal)
+    got = model[0].weight.grad
+    lines = {"output": got.flatten(1).T, "input": got.movedim(1, -1).reshape(-1, 2), "fan_in": got.flatten(1)}
+    assert relative_error(lines.get(direction, got.reshape(1, -1)), wanted) <= 1e-12
+    assert diagonal.trace() == n % 2  # half of them each: no part of the mean is left in the direction they give
+
+
+def test_signs_control_leaves_a_random_direction_of_the_mean_alone():
+    """Of a gradient that all channels share, damping the mean takes nine tenths; around random signs it takes none."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=riesz.ReweightedL2(lam=-0.9), control="signs")
+    model[0].weight.grad = torch.randn(1, 2, 3, 3).repeat(6, 1, 1, 1)
+    f = model[0].weight.grad.clone()
+    optimizer.step()
+    torch.testing.assert_close(model[0].weight.grad, f)

@@ -178,9 +178,9 @@ CASES = [
         TypeError,
         "DirectedSGD: expected metric=, for example metric='sobolev-tilde(lam=0.5)', got none",
     ),
-    (lambda: attach(sgd(), CONV, direction="outputs"), ValueError, "or an int, got 'outputs'"),
+    (lambda: attach(sgd(), CONV, direction="outputs"), ValueError, "an int or two of them, got 'outputs'"),
     (lambda: attach(sgd(), CONV, direction=True), TypeError, "direction: expected one of"),
-    (lambda: attach(sgd(), CONV, direction=1.0), TypeError, "or an int, got 1.0"),
+    (lambda: attach(sgd(), CONV, direction=1.0), TypeError, "an int or two of them, got 1.0"),
     (lambda: attach(sgd(), CONV, direction=9), ValueError, "no dim 9 in a 4-d parameter"),
     (
         lambda: attach(sgd(), CONV, layers="linear"),
@@ -191,7 +191,7 @@ CASES = [
     (
         lambda: attach(sgd(), CONV, control="shuffled"),
         ValueError,
-        "control: expected None, 'norm' or 'permuted', got 'shuffled'",
+        "control: expected None, 'norm', 'permuted' or 'signs', got 'shuffled'",
     ),
     (lambda: attach(sgd(), CONV, backend="fast"), ValueError, "got 'fast'"),
     (lambda: attach(sgd(CONV.bias), CONV), ValueError, "nothing to direct among the optimizer's 1 parameters"),

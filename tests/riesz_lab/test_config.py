@@ -136,7 +136,7 @@ def test_seeds_of_initialisation_and_order_can_be_told_apart():
         ({"accumulate": 200}, "accumulate: expected at most batch_size=100, got 200"),
         ({"clip_norm": 0.0}, "clip_norm: expected float > 0.0, got 0.0"),
         ({"drop_factor": 2.0}, "drop_factor: expected float <= 1.0, got 2.0"),
-        ({"direction": "sideways"}, "direction: expected 'output', 'input', 'rasterized' or int, got 'sideways'"),
+        ({"direction": "sideways"}, "'rasterized', 'output+fan_in', 'output+input' or int, got 'sideways'"),
     ],
 )
 def test_errors_name_setting_value_and_what_is_allowed(settings, told):

@@ -19,7 +19,7 @@ def attach(
     optimizer: torch.optim.Optimizer,
     model: nn.Module | None = None,
     *,
-    metric: Operator | str,
+    metric: Operator | str | tuple[Operator | str, Operator | str],
     direction: Direction = "output",
     layers: Layers = "conv",
     backend: str = "auto",
@@ -34,13 +34,15 @@ def attach(
         optimizer: any `torch.optim.Optimizer`; it gains four hooks and an instance `__getstate__`.
         model: the model it trains. With it, each weight's axis follows from its layer (transposed, grouped,
             parametrised). Without, every weight of three dims or more counts as a conv weight, with output axis 0.
-        metric: the inner product, for example `riesz.SobolevTilde()`, or its text: "sobolev-tilde(lam=0.5)".
-        direction: "output", "input", "rasterized" (all axes, in logical row-major order), or an int: that dim of every
-            directed weight, regardless of groups.
+        metric: the inner product, for example `riesz.SobolevTilde()`, or its text: "sobolev-tilde(lam=0.5)". A tuple of
+            two is one for each of two directions.
+        direction: "output", "input", "fan_in" (all inputs and positions of one filter), "rasterized" (all axes, in
+            logical row-major order), or an int: that dim of every directed weight, regardless of groups. A tuple of
+            two without a common axis, such as ("output", "fan_in"), or its text "output+fan_in", directs along both.
         layers: "conv", "all", or a predicate `(name, module, parameter) -> bool`.
         backend: "auto", or a name from `riesz.backends()`.
         control: None; "norm" to give each directed gradient the norm of the original; "permuted" to smooth along a
-            fixed random order of the channels.
+            fixed random order of the channels; "signs" to flip a fixed random half of the channels before and after.
 
     Returns:
         An `Attachment`: `report()`, `diagnostics()`, `metric`, `enabled`, `detach()`.

@@ -14,7 +14,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from riesz.control import Control, norm_ratio, permutation, products
+from riesz.control import Control, norm_ratio, permutation, products, signs
 from riesz.hook.plan import Target
 from riesz.hook.report import Diagnoses, Diagnosis
 from riesz.layout.axis import Axis, ColumnView, is_dtensor
@@ -122,7 +122,7 @@ def diagnose(record: StepRecord, tensor_metric: Operator, metric: Operator, cont
         if record.products is not None:
             sums = record.products[index]
         else:
-            applied = metric if target.metric is tensor_metric else target.metric
+            applied = metric if target.metric is tensor_metric else None
             sums = _recovered(record, index, applied, control)
         if isinstance(sums, str):
             notes.append(f"{target.name}: {sums}")
@@ -143,8 +143,9 @@ def _diagnosis(name: str, sums: Tensor) -> Diagnosis:
     return Diagnosis(name, (gg / ff) ** 0.5, fg / (ff**0.5 * gg**0.5))
 
 
-def _recovered(record: StepRecord, index: int, metric: Operator, control: Control) -> Tensor | str:
-    target = record.targets[index]
+def _recovered(record: StepRecord, index: int, metric: Operator | None, control: Control) -> Tensor | str:
+    target: Target | None = record.targets[index]
+    assert target is not None
     g = target.parameter.grad
     if g is None:
         return "its gradient is gone: zero_grad, or the optimizer's own step (HeavyBall's, for one), cleared it"
@@ -152,24 +153,32 @@ def _recovered(record: StepRecord, index: int, metric: Operator, control: Contro
         return "its gradient was changed after the step directed it"
     if is_dtensor(g):
         return "it is a DTensor, and diagnostics do not communicate with other ranks"
-    if not isinstance(metric, Metric):
-        return "a projection cannot be undone"
-    symbol_F = metric.symbol(target.axis.length(tuple(g.shape)))
-    if float(symbol_F.max() / symbol_F.min()) * torch.finfo(g.dtype).eps > MAX_ERROR:
-        return f"{metric!r} smooths it too strongly to recover the original from a {g.dtype} result"
     wide = g.to(torch.complex128 if g.is_complex() else torch.float64)
-    f = _undirected(wide, target.name, target.axis, metric, shuffled=control == "permuted")
+    f, condition = wide, 1.0
+    while target is not None:  # operators along different axes commute
+        applied = target.metric if metric is None else metric
+        if not isinstance(applied, Metric):
+            return "a projection cannot be undone"
+        symbol_F = applied.symbol(target.axis.length(tuple(g.shape)))
+        condition *= float(symbol_F.max() / symbol_F.min())
+        if condition * torch.finfo(g.dtype).eps > MAX_ERROR:
+            return f"{applied!r} smooths it too strongly to recover the original from a {g.dtype} result"
+        f = _undirected(f, target.name, target.axis, applied, control)
+        target = target.then
     if control == "norm":
         f *= norm_ratio(wide.norm(), f.norm())
     return products(f, wide)
 
 
-def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, shuffled: bool) -> Tensor:
+def _undirected(g: Tensor, name: str, axis: Axis, metric: Metric, control: Control) -> Tensor:
     opened = ColumnView.open(g, axis)
     columns_ONI = opened.read()
-    if shuffled:
+    if control == "permuted":
         order = permutation(name, opened.length, g.device)
         columns_ONI = metric.apply_inverse(columns_ONI.index_select(1, order))[:, order.argsort()]
+    elif control == "signs":
+        signs_1N1 = signs(name, opened.length, g.device).view(1, -1, 1)
+        columns_ONI = metric.apply_inverse(columns_ONI * signs_1N1) * signs_1N1
     else:
         columns_ONI = metric.apply_inverse(columns_ONI)
     return opened.unfold(columns_ONI, g)

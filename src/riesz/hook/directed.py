@@ -55,7 +55,7 @@ def _make_class(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer
     def initialise(
         self: torch.optim.Optimizer,
         *args: Any,
-        metric: Operator | str | None = None,
+        metric: Operator | str | tuple[Operator | str, Operator | str] | None = None,
         direction: Direction = "output",
         layers: Layers = "conv",
         model: nn.Module | None = None,

@@ -19,6 +19,7 @@ from riesz.layout.records import Record
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
+from riesz.metrics.pair import operators
 
 METRIC_KEY, DIRECTION_KEY = "riesz_metric", "riesz_direction"
 """What a param group may set for its own parameters."""
@@ -41,6 +42,7 @@ class Target:
     parameter: Tensor
     axis: Axis
     metric: Operator
+    then: "Target | None" = None  # along the second axis, where there are two
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,16 @@ class Plan:
     seen: tuple[tuple[Tensor, torch.Size | None], ...]
     overrides: tuple[tuple[object, object], ...]
 
-    def by_metric(self) -> list[tuple[Operator, list[Target]]]:
-        """The targets of each metric object."""
-        groups: dict[int, tuple[Operator, list[Target]]] = {}
-        for target in self.targets:
-            groups.setdefault(id(target.metric), (target.metric, []))[1].append(target)
-        return list(groups.values())
+    @cached_property
+    def turns(self) -> tuple[tuple[Target, ...], ...]:
+        """The targets of the first axis, then those of the second, if any has two."""
+        second = tuple(target.then for target in self.targets if target.then is not None)
+        return (self.targets, second) if second else (self.targets,)
 
     @cached_property
     def sharded(self) -> list[Target]:
         """The targets that are DTensors."""
-        return [target for target in self.targets if is_dtensor(target.parameter)]
+        return [target for targets in self.turns for target in targets if is_dtensor(target.parameter)]
 
     @cached_property
     def _objects(self) -> list[Tensor]:
@@ -90,12 +91,17 @@ def make_plan(groups: Groups, scope: Scope, metric: Operator, as_tensors: Operat
         share: whether the groups are one rank's share of the parameters, which need not hold a target.
     """
     targets, all_records = [], []
-    for group, records, group_metric in _decide(groups, scope, metric):
-        all_records += records
-        for record, parameter in zip(records, group["params"], strict=True):
-            if record.applied and record.where is not None:
-                applied = as_tensors if group_metric is metric else group_metric
-                targets.append(Target(record.name, parameter, record.where, applied))
+    for group, by_turn, group_metric in _decide(groups, scope, metric):
+        applied = operators(as_tensors if group_metric is metric else group_metric)
+        for parameter, *records in zip(group["params"], *by_turn, strict=True):
+            all_records.append(_joined(records))
+            target = None
+            for index, record in reversed(list(enumerate(records))):
+                if record.applied and record.where is not None:
+                    operator = applied[index % len(applied)]
+                    target = Target(record.name, parameter, record.where, operator, target)
+            if target is not None:
+                targets.append(target)
     if not targets and not share:
         raise _nothing_matched(all_records)
     return Plan(tuple(targets), tuple((p, _shape(p)) for p in _parameters(groups)), overrides_of(groups))
@@ -105,8 +111,9 @@ def make_records(groups: Groups, scope: Scope, metric: Operator) -> list[Record]
     """One record per parameter of the optimizer, in its order."""
     return [
         replace(record, applied=False, reason=FROZEN) if record.applied and is_frozen(parameter) else record
-        for group, records, _ in _decide(groups, scope, metric)
-        for record, parameter in zip(records, group["params"], strict=True)
+        for group, by_turn, _ in _decide(groups, scope, metric)
+        for parameter, *records in zip(group["params"], *by_turn, strict=True)
+        for record in (_joined(records),)
     ]
 
 
@@ -115,7 +122,10 @@ def is_frozen(parameter: Tensor) -> bool:
     return not parameter.requires_grad and parameter.grad is None
 
 
-def _decide(groups: Groups, scope: Scope, metric: Operator) -> list[tuple[dict[str, Any], list[Record], Operator]]:
+def _decide(
+    groups: Groups, scope: Scope, metric: Operator
+) -> list[tuple[dict[str, Any], list[list[Record]], Operator]]:
+    """By param group: its records, a list for each direction, and its metric."""
     locations = scope.locations()
     decisions = []
     for index, group in enumerate(groups):
@@ -129,12 +139,52 @@ def _decide(groups: Groups, scope: Scope, metric: Operator) -> list[tuple[dict[s
         except (TypeError, ValueError) as error:
             raise type(error)(f"param group {index}: {error}") from None
         override = "" if group_metric is metric else str(group_metric)
-        records = [
-            replace(_applicable(record, parameter, group_metric), metric=override)
-            for record, parameter in zip(group_scope.records(group, index, locations), group["params"], strict=True)
-        ]
-        decisions.append((group, records, group_metric))
+        scopes, applied = group_scope.each(), operators(group_metric)
+        by_turn: list[list[Record]] = []
+        for turn in range(max(len(scopes), len(applied))):
+            records = scopes[turn % len(scopes)].records(group, index, locations)
+            operator = applied[turn % len(applied)]
+            by_turn.append(
+                [
+                    replace(_applicable(record, parameter, operator), metric=override)
+                    for record, parameter in zip(records, group["params"], strict=True)
+                ]
+            )
+        if len(by_turn) > 1:
+            by_turn[1] = [_separate(one, other, applied) for one, other in zip(*by_turn, strict=True)]
+        decisions.append((group, by_turn, group_metric))
     return decisions
+
+
+def _separate(first: Record, second: Record, applied: tuple[Operator, ...]) -> Record:
+    """The second record of a parameter; raises if both directions run along one axis, where operators do not commute.
+
+    The only axis of a bias is directed once.
+    """
+    if not (first.applied and second.applied and first.where is not None and second.where is not None):
+        return second
+    dims = len(first.shape)
+    if dims == 1:
+        return replace(second, applied=False, reason="its only axis is directed already")
+    common = set(_averaged(first.where, applied[0], dims)) & set(_averaged(second.where, applied[-1], dims))
+    if common:
+        raise ValueError(
+            f"direction: expected two directions without a common axis, got axis {first.where} under {applied[0]!r} "
+            f"and axis {second.where} under {applied[-1]!r} for {first.name!r} of shape {first.shape}"
+        )
+    return second
+
+
+def _averaged(axis: Axis, operator: Operator, dims: int) -> tuple[int, ...]:
+    """The dims that the operator runs over: for Centralization, which mixes columns, all but its axis."""
+    along = axis.dims(dims)
+    return tuple(d for d in range(dims) if d not in along) if operator.mixes_columns else along
+
+
+def _joined(records: list[Record]) -> Record:
+    """One record for a parameter: that of its first axis, with the second beside it."""
+    applied = [record for record in records if record.applied]
+    return replace(applied[0], second=applied[1].where) if len(applied) > 1 else (applied or records)[0]
 
 
 def _applicable(record: Record, parameter: Tensor, metric: Operator) -> Record:

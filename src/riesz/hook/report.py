@@ -23,8 +23,8 @@ class Report(tuple[Record, ...]):
                 r.name,
                 r.layer,
                 "x".join(map(str, r.shape)) or "scalar",
-                "-" if r.where is None else str(r.where),
-                "-" if r.length is None else str(r.length),
+                ", ".join(str(axis) for axis in (r.where, r.second) if axis is not None) or "-",
+                ", ".join(str(axis.length(r.shape)) for axis in (r.where, r.second) if axis is not None) or "-",
                 (f"applied: {r.metric}" if r.metric else "applied") if r.applied else f"skipped: {r.reason}",
             )
             for r in self

@@ -8,6 +8,7 @@ Requirements it meets:
 - nothing is read back from the device.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -180,19 +181,44 @@ class DirectedStep:
             present = [(t, g) for t, g in present if not self._last_step.already_directed(g)]
             if not present:
                 return
+        local = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
+        sharded = [(target, gradient) for target, gradient in present if is_dtensor(gradient)]
+        if self.recording and any(target.then is not None for target, _ in sharded):
+            raise RuntimeError("recording: expected one direction for DTensors, got two; diagnose each by itself")
+        originals = [gradient.clone() for _, gradient in local] if self.recording else []
+        of_shards = self._direct_turn(self._plan.turns[0], local, sharded)
+        for others in self._plan.turns[1:]:
+            second = ([(t.then, g) for t, g in first if t.then is not None] for first in (local, sharded))
+            self._direct_turn(others, *second)
+        recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)] + of_shards
+        targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
+        self._report_overflow(directed)
+        record = diagnostics.StepRecord.of(targets, directed, recorded if self.recording else None)
+        self._last_step = record if self._last_step is None else self._last_step.merged_with(record)
+
+    def _direct_turn(
+        self,
+        targets: Sequence[Target],
+        local: list[tuple[Target, Tensor]],
+        sharded: list[tuple[Target, Tensor]],
+    ) -> list[Tensor]:
+        """Direct gradients along one axis each.
+
+        Args:
+            targets: all that the plan has for this turn.
+            local, sharded: those with a gradient now.
+
+        Returns:
+            What sharded gradients leave for diagnostics, if `recording`.
+        """
         # Plain gradients need no work: a schedule may end with them.
         skipped = self._tensor_metric if self._metric.returns_input else None
-        local: list[tuple[Target, Tensor]] = []
-        sharded: list[tuple[Target, Tensor]] = []
-        for target, gradient in present:
-            (sharded if is_dtensor(gradient) else local).append((target, gradient))
         work = [(t, g) for t, g in local if t.metric is not skipped]
         for target, gradient in work:
             check_writable(gradient, f"the gradient of {target.name!r}", target.axis)
         # Collectives are under way while local gradients are directed.
-        prepared = self._start_sharded(sharded)
+        prepared = self._start_sharded(targets, sharded)
         try:
-            originals = [gradient.clone() for _, gradient in local] if self.recording else []
             by_metric: dict[int, list[tuple[Target, ColumnView]]] = {}
             for target, gradient in work:
                 opened = ColumnView.open(gradient, target.axis, target.metric.mixes_columns)
@@ -203,13 +229,7 @@ class DirectedStep:
             if prepared is not None:
                 prepared.abandon()
             raise
-        recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)]
-        if prepared is not None:
-            recorded += prepared.finish()
-        targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
-        self._report_overflow(directed)
-        record = diagnostics.StepRecord.of(targets, directed, recorded if self.recording else None)
-        self._last_step = record if self._last_step is None else self._last_step.merged_with(record)
+        return [] if prepared is None else prepared.finish()
 
     def _agree(self) -> None:
         """Once for a plan, and when collectives begin or end to be needed: raise on all ranks if theirs differ."""
@@ -259,7 +279,8 @@ class DirectedStep:
         if self._control is None:
             direct_(columns, metric, self._backend)
             self._fast_path = FastPathCache()
-            if len(work) == len(self._plan.targets) and metric is self._tensor_metric:
+            one_turn = len(self._plan.turns) == 1
+            if one_turn and len(work) == len(self._plan.targets) and metric is self._tensor_metric:
                 gradients: list[Any] = [target.parameter.grad for target, _ in work]
                 self._fast_path.learn(self._backend, gradients, columns)
             return
@@ -268,11 +289,13 @@ class DirectedStep:
         for (target, home), copy in zip(work, copies, strict=True):
             controls.put_back(home, copy, target.name, self._control)
 
-    def _start_sharded(self, present: list[tuple[Target, Tensor]]) -> "PreparedStep | None":
+    def _start_sharded(
+        self, all_targets: Sequence[Target], present: list[tuple[Target, Tensor]]
+    ) -> "PreparedStep | None":
         """Start to direct the DTensors among the gradients; None if there are none."""
         gradients = {id(target): gradient for target, gradient in present}
         # Those without a gradient count too: every rank must expect the same, and raise if another has one.
-        targets = [t for t in self._plan.targets if is_dtensor(t.parameter) or id(t) in gradients]
+        targets = [t for t in all_targets if is_dtensor(t.parameter) or id(t) in gradients]
         if self._metric.returns_input and not self.recording:
             targets = [t for t in targets if t.metric is not self._tensor_metric]
         if not targets:
@@ -283,7 +306,7 @@ class DirectedStep:
         self._prepared_steps = self._prepared_steps or sharded.PreparedSteps()
         prepared = self._prepared_steps.prepare(items, self._backend, self._control, check_writable)
         prepared.start([item.gradient for item in items], self.recording)
-        if len(gradients) == len(self._plan.targets):
+        if len(gradients) == len(self._plan.targets) and len(self._plan.turns) == 1:
             self._prepared = prepared
         return prepared
 

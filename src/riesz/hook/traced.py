@@ -12,7 +12,7 @@ import torch
 
 from riesz.apply import check_writable
 from riesz.backends import direct_
-from riesz.hook.plan import Groups, Plan, overrides_of
+from riesz.hook.plan import Groups, Plan, Target, overrides_of
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.metrics import Operator
 
@@ -30,10 +30,7 @@ class TracedStep:
         self._possible = torchs_own and not any(is_dtensor(target.parameter) for target in plan.targets)
         self._seen = [parameter for parameter, _ in plan.seen]
         self._overrides = plan.overrides
-        self._groups: list[tuple[Operator, list[tuple[str, Any, Any]]]] = [
-            (metric, [(target.name, target.parameter, target.axis) for target in targets])
-            for metric, targets in plan.by_metric()
-        ]
+        self._turns = [_by_metric(targets) for targets in plan.turns]
 
     def serves(self, step: "DirectedStep", args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         plain = step._schedule is None and step._control is None and not step.recording and step.enabled
@@ -49,13 +46,23 @@ class TracedStep:
         return all(parameter is seen for parameter, seen in zip(parameters, self._seen, strict=True))
 
     def direct_(self, backend: str) -> None:
-        seen: set[Any] = set()
-        for metric, targets in self._groups:
-            columns = []
-            for name, parameter, axis in targets:
-                # One gradient tensor may be reached twice; it is directed once.
-                if parameter.grad is not None and parameter.grad not in seen:
-                    seen.add(parameter.grad)
-                    check_writable(parameter.grad, f"the gradient of {name!r}", axis)
-                    columns.append(ColumnView.open(parameter.grad, axis, metric.mixes_columns))
-            direct_(columns, metric, backend)
+        for groups in self._turns:
+            seen: set[Any] = set()
+            for metric, targets in groups:
+                columns = []
+                for name, parameter, axis in targets:
+                    # One gradient tensor may be reached twice; it is directed once.
+                    if parameter.grad is not None and parameter.grad not in seen:
+                        seen.add(parameter.grad)
+                        check_writable(parameter.grad, f"the gradient of {name!r}", axis)
+                        columns.append(ColumnView.open(parameter.grad, axis, metric.mixes_columns))
+                direct_(columns, metric, backend)
+
+
+def _by_metric(targets: Sequence[Target]) -> list[tuple[Operator, list[tuple[str, Any, Any]]]]:
+    """The targets of each metric object."""
+    groups: dict[int, tuple[Operator, list[tuple[str, Any, Any]]]] = {}
+    for target in targets:
+        group = groups.setdefault(id(target.metric), (target.metric, []))
+        group[1].append((target.name, target.parameter, target.axis))
+    return list(groups.values())

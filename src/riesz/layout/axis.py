@@ -60,6 +60,7 @@ class Axis:
 
     dim: int | None  # the dimension, or None for all of them in logical row-major order ("rasterized")
     groups: int = 1  # blocks of dimension 0 that are independent: filters of different groups see different inputs
+    fan_in: bool = False  # directed along all dimensions but `dim`, the output one, in logical row-major order
 
     @classmethod
     def checked(cls, dim: object, tensor: Tensor) -> "Axis":
@@ -73,11 +74,18 @@ class Axis:
             )
         return cls(dim % dims)
 
+    def dims(self, count: int) -> tuple[int, ...]:
+        """The dimensions it runs along, of `count`: the last varies fastest."""
+        if self.dim is None:
+            return tuple(range(count))
+        return tuple(d for d in range(count) if d != self.dim) if self.fan_in else (self.dim,)
+
     def length(self, shape: tuple[int, ...]) -> int:
         """How many entries are smoothed together: n."""
         if self.dim is None:
             return math.prod(shape)
-        return shape[self.dim] // (self.groups if self.dim == 0 else 1)
+        dims = self.dims(len(shape))
+        return math.prod(shape[d] for d in dims) // (self.groups if 0 in dims else 1)
 
     def columns(self, shape: tuple[int, ...]) -> int:
         """How many independent columns there are: M."""
@@ -86,14 +94,23 @@ class Axis:
     def __str__(self) -> str:
         if self.dim is None:
             return "rasterized"
+        if self.fan_in:
+            return f"fan-in of {self.dim}" + (f" in {self.groups} groups" if self.groups > 1 else "")
         return f"{self.dim} in {self.groups} groups" if self.groups > 1 else str(self.dim)
 
 
 @memoized
 def _fold(
-    shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool
+    shape: tuple[int, ...], strides: tuple[int, ...], dim: int, groups: int, apart: bool, along: int = 0
 ) -> tuple[tuple[int, ...] | None, tuple[int, int, int]]:
-    """The order of dims and the shape by which a real tensor becomes columns: the same every step, so cached."""
+    """The order of dims and the shape by which a real tensor becomes columns: the same every step, so cached.
+
+    Args:
+        shape, strides: of the tensor.
+        dim, groups: of its axis.
+        apart: whether the last dim holds the parts of complex numbers, and stays in front.
+        along: how many dims the fan-in of the outputs in `dim` has; 0 if `dim` itself is the axis.
+    """
     first: tuple[int, ...] = ()
     if groups > 1:
         # Groups become a dimension of their own and stay in front, since each is a block.
@@ -103,6 +120,15 @@ def _fold(
         first = (0,)
     if apart:
         first = (*first, len(shape) - 1)
+    if along:
+        # In logical order: that of memory may be another one, as in channels_last.
+        within = tuple(d for d in range(len(first), len(first) + along + 1) if d != dim)
+        order = (*first, dim, *within, *range(len(first) + along + 1, len(shape)))
+        sizes = [shape[d] for d in order]
+        start = len(first) + 1
+        fan_in = math.prod(sizes[start : start + along])
+        columns = math.prod(sizes[:start]), fan_in, math.prod(sizes[start + along :])
+        return None if order == tuple(range(len(shape))) else order, columns
     # The largest stride first is the order in memory.
     rest = sorted((d for d in range(len(shape)) if d not in first), key=lambda d: -strides[d])
     order = (*first, *rest)
@@ -137,7 +163,8 @@ class ColumnView:
         if axis.dim is None:
             return cls(view, 1, gradient.numel(), parts)
         apart = mixes_columns and parts > 1
-        order, columns = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups, apart)
+        along = gradient.dim() - 1 if axis.fan_in else 0
+        order, columns = _fold(tuple(view.shape), view.stride(), axis.dim, axis.groups, apart, along)
         if axis.groups > 1:
             view = view.view(axis.groups, -1, *view.shape[1:])
         if order is not None:

@@ -16,12 +16,15 @@ class Record:
     applied: bool  # whether its gradient is directed
     reason: str  # why not; empty if it is
     metric: str = ""  # that of its param group where it overrides the attachment's, else empty
+    second: Axis | None = None  # the axis that is directed after it, where two directions apply
 
     @property
     def axis(self) -> int | str | None:
-        """The dim that is smoothed along, or "rasterized"; None where none was chosen."""
+        """The dim that is smoothed along, "fan_in" or "rasterized"; None where none was chosen."""
         if self.where is None:
             return None
+        if self.where.fan_in:
+            return "fan_in"
         return "rasterized" if self.where.dim is None else self.where.dim
 
     @property

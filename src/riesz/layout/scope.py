@@ -8,12 +8,14 @@ The axis follows from the kind of layer, because layers disagree on where their 
 | ConvTranspose         | I, O/G, ...   | 1                        | 0 within each group      |
 | Linear and the rest   | O, I, ...     | 0                        | 1                        |
 | biases, norms' scales | O             | their only axis          | their only axis          |
+
+The fan-in of an output is all that leads to it: every axis but the output one, within its group.
 """
 
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -22,7 +24,10 @@ from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 from riesz.layout.axis import Axis
 from riesz.layout.records import Record
 
-Direction = Literal["output", "input", "rasterized"] | int
+Axes = Literal["output", "input", "fan_in", "rasterized"] | int
+Direction = Axes | str | tuple[Axes, Axes]
+"""One direction, or two that are directed along one after the other: ("output", "fan_in"), as text "output+fan_in"."""
+NAMED = ("output", "input", "fan_in", "rasterized")
 Predicate = Callable[[str, nn.Module | None, Tensor], bool]
 Layers = Literal["conv", "all"] | Predicate
 
@@ -56,16 +61,27 @@ class Scope:
     def __post_init__(self) -> None:
         if self.model is not None and not isinstance(self.model, nn.Module):
             raise TypeError(f"model: expected a torch.nn.Module or None, got {type(self.model).__name__}")
-        named = ("output", "input", "rasterized")
-        if isinstance(self.direction, bool) or not isinstance(self.direction, (str, int)):
-            raise TypeError(f"direction: expected one of {named} or an int, got {self.direction!r}")
-        if isinstance(self.direction, str) and self.direction not in named:
-            raise ValueError(f"direction: expected one of {named} or an int, got {self.direction!r}")
+        for direction in self._directions():
+            if isinstance(direction, bool) or not isinstance(direction, (str, int)):
+                raise TypeError(f"direction: expected one of {NAMED}, an int or two of them, got {self.direction!r}")
+            if isinstance(direction, str) and direction not in NAMED:
+                raise ValueError(f"direction: expected one of {NAMED}, an int or two of them, got {self.direction!r}")
         if isinstance(self.layers, str):
             if self.layers not in ("conv", "all"):
                 raise ValueError(f"layers: expected 'conv', 'all' or a predicate, got {self.layers!r}")
         else:
             _check_predicate(self.layers)
+
+    def _directions(self) -> tuple[Any, ...]:
+        if isinstance(self.direction, tuple) and len(self.direction) == 2:
+            return self.direction
+        if isinstance(self.direction, str) and self.direction.count("+") == 1:
+            return tuple(self.direction.split("+"))
+        return (self.direction,)
+
+    def each(self) -> tuple["Scope", ...]:
+        """The same scope for each of its directions."""
+        return tuple(replace(self, direction=direction) for direction in self._directions())
 
     def locations(self) -> ParameterLocations | None:
         """Where the model's parameters sit; None without a model."""
@@ -128,6 +144,8 @@ class Scope:
     def _axis_of_chosen(self, location: ParameterLocation, parameter: Tensor, is_conv: bool) -> Axis | str:
         if self.direction == "rasterized":
             return Axis(None)
+        if self.direction == "fan_in" and (parameter.dim() == 1 or location.tensor == "magnitudes"):
+            return "one entry per output: no fan-in"
         if parameter.dim() == 1 or location.tensor == "magnitudes":
             # A bias, a norm's scale or the magnitudes of a weight norm: one axis in any direction.
             wide = [d for d, size in enumerate(parameter.shape) if size > 1]
@@ -139,6 +157,8 @@ class Scope:
             return Axis(self.direction % dims)
         transposed = is_conv and isinstance(location.module, CONV_TRANSPOSE)
         groups = int(getattr(location.module, "groups", 1)) if is_conv and location.module is not None else 1
+        if self.direction == "fan_in":  # in a conv that is not transposed, a filter lies within its group
+            return Axis(int(transposed), groups if transposed else 1, fan_in=True)
         return Axis(int((self.direction == "input") != transposed), groups)
 
 

@@ -33,12 +33,16 @@ class Centralization(Operator):
         return (split_BONI - split_BONI.mean((1, 3), keepdim=True)).flatten(0, 1)
 
     def check(self, shape: tuple[int, ...], axis: Axis) -> None:
+        if axis.fan_in:
+            raise ValueError(f"Centralization: {self.skip_reason(shape, axis)}")
         if self.skip_reason(shape, axis):
             raise ValueError(
                 f"Centralization: expected a gradient of two or more dims to average over the others, got shape {shape}"
             )
 
     def skip_reason(self, shape: tuple[int, ...], axis: Axis) -> str | None:
+        if axis.fan_in:
+            return "it averages over the fan-in of each output: its direction is 'output'"
         if axis.columns(shape) == axis.groups:
             return "no axis to average over besides the directed one"
         return None

@@ -9,6 +9,7 @@ from riesz.metrics.centralization import Centralization
 from riesz.metrics.identity import Identity
 from riesz.metrics.laplacian_smoothing import LaplacianSmoothing
 from riesz.metrics.operator import Operator
+from riesz.metrics.pair import Pair
 from riesz.metrics.reweighted_l2 import ReweightedL2
 from riesz.metrics.sobolev import Sobolev
 from riesz.metrics.sobolev_tilde import SobolevTilde
@@ -19,11 +20,12 @@ KINDS: dict[str, type[Operator]] = {
 }
 
 
-def metric(text: str | Operator) -> Operator:
+def metric(text: str | Operator | tuple[str | Operator, str | Operator]) -> Operator:
     """The metric a text stands for; the inverse of `str(metric)`. Wherever riesz takes a metric, it takes a text too.
 
     Args:
-        text: a name, with its settings in brackets or without. A metric is passed through.
+        text: a name, with its settings in brackets or without. A metric is passed through. A tuple of two, or two texts
+            joined by " + ", is one metric for each of two directions.
 
     Returns:
         The metric.
@@ -37,6 +39,10 @@ def metric(text: str | Operator) -> Operator:
     """
     if isinstance(text, Operator):
         return text
+    if isinstance(text, tuple):
+        if len(text) != 2:
+            raise ValueError(f"metric: expected one metric or a tuple of two, got {len(text)}: {text!r}")
+        return _pair(*map(metric, text))
     if not isinstance(text, str):
         hint = f"; did you mean {text.__name__}()?" if isinstance(text, type) and issubclass(text, Operator) else ""
         raise TypeError(
@@ -48,6 +54,9 @@ def metric(text: str | Operator) -> Operator:
 
 def from_text(text: str, others: Iterable[type[Operator]] = ()) -> Operator:
     """The metric a text stands for, of a known kind or of one of these others."""
+    others = tuple(others)
+    if len(texts := re.split(r"\s\+\s", text)) == 2:
+        return _pair(*(from_text(part, others) for part in texts))
     kinds = KINDS | {kind.kind_name(): kind for kind in others}
     if len(text) > 200:
         raise ValueError(f"metric: expected at most 200 characters, got {len(text)}: {text[:40]!r}...")
@@ -75,6 +84,12 @@ def from_text(text: str, others: Iterable[type[Operator]] = ()) -> Operator:
             + _did_you_mean(unknown[0], allowed)
         )
     return kind(**settings)
+
+
+def _pair(first: Operator, second: Operator) -> Pair:
+    if isinstance(first, Pair) or isinstance(second, Pair):
+        raise ValueError(f"metric: expected two metrics at most, got {first!r} and {second!r}")
+    return Pair(first, second)
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ from riesz.backends import FastPathCache
 from riesz.backends import direct_ as direct_columns_
 from riesz.backends.registry import registered
 from riesz.backends.tensor_guard import TensorGuard
-from riesz.control import Control, controlled, put_back
+from riesz.control import Control, controlled, put_back, signs
 from riesz.layout.axis import Axis, compute_dtype
 from riesz.metrics import Operator
 from riesz.private_torch import layouts, local_tensors
@@ -56,7 +56,7 @@ def direct_(items: Sequence[Item], backend: str, control: Control = None, record
     Args:
         items: the parameters to direct, with those that have no gradient at the moment.
         backend: the backend of what a rank computes by itself.
-        control: None, "norm" or "permuted".
+        control: None, "norm", "permuted" or "signs".
         recording: whether to return what diagnostics need.
 
     Returns:
@@ -91,7 +91,14 @@ class PreparedSteps:
                 writable.
         """
         first = items[0]
-        key = (backend, control, id(first.parameter), id(first.metric), tuple(item.gradient is None for item in items))
+        key = (
+            backend,
+            control,
+            id(first.parameter),
+            id(first.metric),
+            first.axis,
+            tuple(item.gradient is None for item in items),
+        )
         known = self._known.get(key)
         if known is None or not known.holds(items):
             if len(self._known) >= MAX_PREPARED:
@@ -136,6 +143,7 @@ class PreparedStep:
         self._sums = WholeSums(self._parts)
         self._backends = registered()
         self._work = _work_by_watch(self._parts)
+        self._signs = [signs_of(part) for part in self._parts] if control == "signs" else []
         self._under_way = self._failed = False
         self._recording = False
         self._present: list[bool] = []
@@ -194,6 +202,8 @@ class PreparedStep:
         self._originals = [None if home is None else home.clone() for home in self._homes] if self._recording else []
         if self._control == "norm":
             self._set_locals([_widened(home) for home in self._homes])
+        elif self._control == "signs":
+            self._flip_()
         for portions in self._exchanges:
             portions[0].start()
 
@@ -240,6 +250,8 @@ class PreparedStep:
                 if home is not None and part.local is not None:
                     home.copy_(part.local * ratio.to(part.dtype))
             self._set_locals(self._homes)
+        elif self._control == "signs":
+            self._flip_()
         products = iter(self._sums.products(self._originals) if self._recording else ())
         _share_partial(self._partial)
         if not self._recording:
@@ -251,6 +263,12 @@ class PreparedStep:
     def _set_locals(self, locals_: Sequence[Tensor | None]) -> None:
         for part, local in zip(self._parts, locals_, strict=True):
             part.local = local
+
+    def _flip_(self) -> None:
+        """Multiply by the signs of the control, which is exact and undone by doing it again."""
+        for part, own in zip(self._parts, self._signs, strict=True):
+            if part.local is not None:
+                part.local.mul_(own)
 
     def _solve_alone_(self, parts: Sequence[LocalPart], fast_path: FastPathCache) -> None:
         locals_: list[Any] = [part.local for part in parts]
@@ -319,6 +337,18 @@ def _widened(local: Tensor | None) -> Tensor | None:
         return None
     wide = compute_dtype(local.dtype)
     return local.to(wide.to_complex() if local.is_complex() else wide, copy=True)
+
+
+def signs_of(part: LocalPart) -> Tensor:
+    """The signs of this rank's rows, in a shape that broadcasts over its part of the gradient."""
+    shape, line = part.layout.shape, part.line
+    n = part.axis.length(shape)
+    rows = torch.cat([torch.arange(run.start, run.stop) for run in part.layout.runs[line[0]]] or [torch.arange(0)])
+    first = shape[line[0]] * math.prod(shape[d] for d in line[1:]) // n  # groups, one after the other
+    sizes = [shape[d] for d in line]
+    own = signs(part.name, n, part.device).repeat(first).view(sizes).index_select(0, rows.to(part.device))
+    places = [len(rows) if d == line[0] else shape[d] if d in line else 1 for d in range(len(shape))]
+    return own.reshape(places)
 
 
 def _by_metric(parts: Any) -> list[list[LocalPart]]:

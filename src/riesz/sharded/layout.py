@@ -5,6 +5,7 @@
 | Replicate                          | every rank has all of it: nothing to do                             |
 | Shard of a batch axis              | whole columns: nothing to do, unless the operator mixes columns     |
 | Shard of the directed axis         | parts of columns: the ranks along it form a group                   |
+| Shard of another dim of the axis   | refused: "rasterized" and "fan_in" are cut along their first alone  |
 | _StridedShard (FSDP + TP)          | the same, with several runs of rows on a rank where shards are uneven |
 | Partial                            | reduced first, and written back as a share of the sum               |
 
@@ -195,8 +196,9 @@ class ShardLayout:
         if isinstance(meaning, str):
             raise _unsupported(tensor, what, meaning)
         layout = cls(mesh, shape, *meaning)
-        if axis.dim is None and layout.cutting(tuple(range(1, tensor.dim()))):
-            raise _unsupported(tensor, what, "'rasterized' reads it row by row, and its rows themselves are divided")
+        if layout.cutting(axis.dims(tensor.dim())[1:]):
+            which = "rasterized" if axis.dim is None else "fan_in"
+            raise _unsupported(tensor, what, f"{which!r} reads it row by row, and its rows themselves are divided")
         local = tuple(local_tensors([tensor])[0].shape)
         if here is not None and local != (expected := tuple(map(layout.held, range(tensor.dim())))):
             raise _unsupported(tensor, what, f"its local part has shape {local} where {expected} is expected")
@@ -272,9 +274,9 @@ class LocalPart:
         groups = 1
         if self.metric.mixes_columns:
             groups = self.axis.groups if self.axis.dim != 0 else 1
-        elif self.metric.off_diagonal != "zero" and self.axis.dim == 0:
+        elif self.metric.off_diagonal != "zero" and self.axis.dim is not None and self.line[0] == 0:
             # Some groups, each as a whole. To the other operators it makes no difference where a group ends.
-            groups = self.layout.held(0) // self.axis.length(self.layout.shape)
+            groups = self.layout.held(0) * self.axis.groups // self.layout.shape[0]
         return ColumnView.open(self.local, replace(self.axis, groups=groups), self.metric.mixes_columns)
 
     def read(self) -> Tensor:
@@ -297,10 +299,15 @@ class LocalPart:
         """Whether the rows of all columns lie in memory one after the other."""
         return self.local is None or (self._folded().is_contiguous() and not self.local.is_neg())
 
+    @property
+    def line(self) -> tuple[int, ...]:
+        """The dims that the axis runs along."""
+        return self.axis.dims(len(self.layout.shape))
+
     def _folded(self) -> Tensor:
         assert self.local is not None
-        view = real_view(self.local)
-        return view if self.axis.dim is None else view.movedim(self.axis.dim, 0)
+        line = self.axis.dims(self.local.dim())
+        return real_view(self.local).movedim(line, tuple(range(len(line))))
 
 
 def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name: str) -> LocalPart | None:
@@ -318,17 +325,17 @@ def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name:
     local = None if gradient is None else local_of(gradient)
     parts = 2 if tensor.is_complex() else 1
     dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
-    directed = 0 if axis.dim is None else axis.dim
-    others = tuple(dim for dim in range(tensor.dim()) if dim != directed)
-    columns = parts if axis.dim is None else parts * math.prod(map(layout.held, others))
+    line = axis.dims(tensor.dim())
+    others = tuple(dim for dim in range(tensor.dim()) if dim not in line)
+    columns = parts * math.prod(map(layout.held, others))
     group, axis_rows = None, None
     if metric.mixes_columns:
         dims = layout.cutting(others)
         group = rank_group(layout.mesh, dims) if dims else None
-    elif (dims := layout.cutting((directed,))) and metric.off_diagonal != "zero" and columns:
+    elif (dims := layout.cutting(line[:1])) and metric.off_diagonal != "zero" and columns:
         group = rank_group(layout.mesh, dims)
-        runs = partition(layout.shape[directed], tuple(cut for _, cut in layout.cuts[directed]), group.coordinates)
-        rows_per_index = math.prod(layout.shape[1:]) if axis.dim is None else 1
+        runs = partition(layout.shape[line[0]], tuple(cut for _, cut in layout.cuts[line[0]]), group.coordinates)
+        rows_per_index = math.prod(layout.shape[dim] for dim in line[1:])
         axis_rows = rows(axis.length(layout.shape), rows_per_index, runs)
         if not axis_rows.slots:  # each group of the convolution is on one rank as a whole
             group, axis_rows = None, None

@@ -44,23 +44,22 @@ def format_values(values: Mapping[str, Any]) -> str:
     )
 
 
-CONTROLS = {"norm": "norm kept", "permuted": "channels permuted"}
+CONTROLS = {"norm": "norm kept", "permuted": "channels permuted", "signs": "random signs"}
 """What a trial with `Config.control` is called."""
 
 
 def controls_of(directed: Config) -> Iterator[Config]:
     """The controls of a metric: the gradient's norm kept, and the channels permuted.
 
-    ReweightedL2 needs no permuted one: it does not depend on channel order.
+    ReweightedL2 does not depend on channel order: there the channels get random signs.
 
     Example:
         >>> from riesz_lab.recipes import recipe
         >>> [one.control for one in controls_of(replace(recipe("demo"), metric="reweighted-l2"))]
-        ['norm']
+        ['norm', 'signs']
     """
     yield replace(directed, control="norm")
-    if directed.metric.partition("(")[0] != "reweighted-l2":
-        yield replace(directed, control="permuted")
+    yield replace(directed, control="signs" if directed.metric.startswith("reweighted-l2(") else "permuted")
 
 
 PLAIN: dict[str, object] = {
@@ -90,11 +89,14 @@ def method(config: Config) -> str:
     if config.metric == "identity":
         return OPTIMIZERS.get(config.optimizer, config.optimizer.rpartition(":")[2])
     import riesz  # and torch, for seconds: named sweeps are listed without it
+    from riesz.metrics.pair import Pair
 
     metric = riesz.metric(config.metric)
     where = (config.direction, config.layers)
     parts = [type(metric).__name__]
-    if isinstance(metric, riesz.LaplacianSmoothing):
+    if isinstance(metric, Pair):
+        parts, usual = [str(metric)], where == ("output", "conv")
+    elif isinstance(metric, riesz.LaplacianSmoothing):
         # As in the paper: LS is that of its authors, along all weights in rasterized order.
         parts = ["LS along output" if where == ("output", "conv") else "LS"]
         parts += [f"sigma {metric.sigma:g}"] if metric.sigma != 0.5 else []

@@ -232,3 +232,19 @@ def test_diagnostics_of_a_compiled_step_say_how_to_get_them(kind):
     random_gradients(model)
     optimizer.step()
     assert len(attachment.diagnostics()) == len({each.name for each in attachment.diagnostics()}) > 0
+
+
+@pytest.mark.parametrize("control", [None, "signs"])
+@pytest.mark.usefixtures("compiled")
+def test_a_compiled_step_directs_along_two_directions(control):
+    metric = (riesz.ReweightedL2(lam=-0.9), riesz.SobolevTilde(0.02))
+    model, twin = network(), network()
+    for one in (model, twin):
+        optimizer = torch.optim.SGD(one.parameters(), lr=0.1)
+        riesz.attach(optimizer, one, metric=metric, direction=("output", "fan_in"), control=control)
+        step = torch.compile(optimizer.step, backend="aot_eager") if one is model else optimizer.step
+        for number in range(2):
+            torch.manual_seed(number)
+            random_gradients(one)
+            step()
+    assert relative_error(model[0].weight.grad, twin[0].weight.grad) <= 2e-6

@@ -67,6 +67,12 @@ def training_equals_one_process(world: int) -> float:
         {"control": "permuted"},
         {"metric": riesz.Centralization()},
         {"direction": "input"},
+        {"metric": riesz.ReweightedL2(lam=-0.9), "control": "signs"},
+        {"metric": riesz.Sobolev(0.05), "control": "signs"},
+        {"metric": riesz.ReweightedL2(lam=-0.9), "direction": "fan_in"},
+        {"direction": ("output", "fan_in"), "metric": (TILDE, riesz.ReweightedL2(lam=-0.9))},
+        {"direction": "output+input", "control": "signs"},
+        {"metric": (riesz.ReweightedL2(lam=-0.9), riesz.Centralization())},
     ]
     for mesh in meshes(world):
         for setting in settings:

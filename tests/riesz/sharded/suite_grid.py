@@ -43,6 +43,8 @@ def cases(lengths: list[int]) -> list[Case]:
         # Groups that straddle shards, whatever the number of ranks; as outputs, and as rows of a transposed conv.
         out.append(Case(f"3 groups of {outputs}", (3 * outputs, 2, 1), Axis(0, groups=3)))
         out.append(Case(f"transposed, 3 groups {outputs}", (6, outputs, 2), Axis(1, groups=3)))
+        out.append(Case(f"fan-in {outputs}", (4, outputs, 2), Axis(0, fan_in=True)))
+        out.append(Case(f"transposed fan-in, 3 groups {outputs}", (3 * outputs, 2, 2), Axis(1, 3, fan_in=True)))
     return out
 
 
@@ -112,7 +114,7 @@ def one_process(metric: riesz.Metric, case: Case, gradient: torch.Tensor) -> tor
 
 def fits(case: Case, places, metric: riesz.Metric) -> bool:
     dims = {place.dim for place in places if not isinstance(place, (Replicate, Partial))}
-    if max(dims, default=0) >= len(case.shape) or (case.axis.dim is None and dims - {0}):
+    if max(dims, default=0) >= len(case.shape) or dims & {*case.axis.dims(len(case.shape))[1:]}:
         return False
     return not (isinstance(metric, riesz.Centralization) and metric.skip_reason(case.shape, case.axis))
 

@@ -53,9 +53,10 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     assert cli.main(command) == 0
     assert (tmp_path / "report.html").read_text() == "the page of riesz report"
     out = capsys.readouterr().out
-    assert "1/18 plain, seed 0: score" in out
+    assert "1/21 plain, seed 0: score" in out
     assert "SobolevTilde, channels permuted against SobolevTilde" in out
     assert "ReweightedL2 against plain:" in out
+    assert "ReweightedL2, random signs against plain" in out
     page = (tmp_path / "comparison.html").read_text()
     assert "Does a metric help mine.py:train?" in page
     assert "SobolevTilde, channels permuted, against SobolevTilde," in page
@@ -67,11 +68,11 @@ def test_command_on_a_script_prints_and_reports(tmp_path, monkeypatch, capsys):
     assert told in capsys.readouterr().out
     assert told in (tmp_path / "comparison.html").read_text()
     assert cli.main(command) == 0
-    assert "18 stored trials read (20" in capsys.readouterr().out
+    assert "21 stored trials read (20" in capsys.readouterr().out
     (tmp_path / "mine.py").write_text(SCRIPT + "\n# changed")
     assert cli.main(command) == 0
     assert "stored trial" not in capsys.readouterr().out
-    assert ">18 trials<" in (tmp_path / "comparison.html").read_text()
+    assert ">21 trials<" in (tmp_path / "comparison.html").read_text()
 
 
 def test_chance_is_shared_and_the_plain_arm_is_plain(tmp_path):
