@@ -133,6 +133,8 @@ class Config:
     """step: drop the rate every few epochs; cosine: decay to zero; constant."""
     drop_every: Count = 40
     """step: epochs between two drops of the rate."""
+    drop_after: Natural = 0
+    """step: epochs before the first drop; default: drop_every."""
     drop_factor: Fraction = 0.1
     """step: factor on the rate at each drop."""
     warmup_epochs: Amount = 0.0

@@ -8,7 +8,7 @@ from torch import nn
 
 from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.models.cnn import TwoLayerCNN
-from riesz_lab.models.resnet import ResNet
+from riesz_lab.models.resnet import PlainResNet, ResNet
 from riesz_lab.models.spade import spade
 from riesz_lab.models.unet import unet
 from riesz_lab.models.vgg import VGG
@@ -21,6 +21,7 @@ MODELS: dict[str, dict[str, Builder]] = {
     "classification": {
         "cnn": TwoLayerCNN,
         **{f"resnet{6 * blocks + 2}": functools.partial(ResNet, blocks) for blocks in (3, 5, 7, 9, 18)},
+        "resnet20-plain": functools.partial(PlainResNet, 3),
         **{f"vgg{depth}": functools.partial(VGG, depth) for depth in (11, 13, 16)},
     },
     "segmentation": {"unet": unet},

@@ -66,5 +66,7 @@ def rate_factor(config: Config, step: int, steps_per_epoch: int, total: int) -> 
     if config.schedule == "constant":
         return warm
     if config.schedule == "step":
-        return float(warm * config.drop_factor ** (step // steps_per_epoch // config.drop_every))
+        first = config.drop_after or config.drop_every
+        drops = max(0, 1 + (step // steps_per_epoch - first) // config.drop_every)
+        return float(warm * config.drop_factor**drops)
     return warm * 0.5 * (1 + math.cos(math.pi * step / total))

@@ -19,6 +19,11 @@ PUBLISHED = {
     "vgg16": 14_728_266,
     # (25 + 1) 50 + (25 * 50 + 1) 100 + (1600 + 1) 10
     "cnn": 142_410,
+    # (27 + 1) 32 + (288 + 1) 64 + (576 + 1) 128 + (128 + 1) 10, and 2 (32 + 64 + 128)
+    "cnn3": 94_538,
+    "cnn3-norm": 94_986,
+    # resnet20 without 2 * 688 of batch norm, with 688 biases and 9 scales
+    "resnet20-plain": 269_043,
 }
 
 
@@ -54,9 +59,9 @@ def test_unknown_model_is_refused_with_a_suggestion():
 
 
 def test_shortcut_option_a_subsamples_and_pads_with_zeros():
-    from riesz_lab.models.resnet import Block
+    from riesz_lab.models.resnet import shortcut
 
     x = torch.randn(2, 16, 8, 8)
-    shortcut = Block(16, 32, 2)._shortcut(x)
-    assert torch.equal(shortcut[:, 8:24], x[:, :, ::2, ::2])
-    assert shortcut[:, :8].abs().sum() == shortcut[:, 24:].abs().sum() == 0
+    padded = shortcut(x, 2, 8)
+    assert torch.equal(padded[:, 8:24], x[:, :, ::2, ::2])
+    assert padded[:, :8].abs().sum() == padded[:, 24:].abs().sum() == 0

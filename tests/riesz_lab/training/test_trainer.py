@@ -160,6 +160,12 @@ def test_step_schedule_is_the_papers():
     assert rates == pytest.approx([1, 1, 0.1, 0.01])
 
 
+def test_the_first_drop_of_the_rate_may_come_later_than_the_next():
+    config = Config(schedule="step", drop_after=8, drop_every=4)
+    rates = [optimizers.rate_factor(config, epoch * 5, 5, 80) for epoch in (0, 7, 8, 11, 12, 15)]
+    assert rates == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+
+
 def test_cosine_falls_to_zero_and_warmup_rises_from_it():
     config = Config(schedule="cosine", warmup_epochs=2.0)
     rates = [optimizers.rate_factor(config, step, 10, 100) for step in range(100)]

@@ -1,0 +1,81 @@
+"""The second protocol's trials: rates are searched as it says, and nothing is compared before it may be looked at."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from evidence import signs
+from evidence.signs import PART_1, PART_3, Cell, chosen, left, search, tuning_trials
+from evidence.signs_table import complete, lines
+
+from riesz_lab.config import Config
+
+ARM = Config(recipe="signs", train_limit=1000, lr=0.015)
+
+
+def answers(config, best, diverges_above=math.inf):
+    """Held-out accuracies with one optimum, of every rate that the search may ask for."""
+    found = {}
+    for rate in signs.rates(config, -12, 12):
+        for trial in tuning_trials(config, rate):
+            score = 0.9 - 0.01 * math.log(rate / best) ** 2
+            found[trial.id] = None if rate > diverges_above else score
+    return found
+
+
+@pytest.mark.parametrize(("best", "tried"), [(0.015, 5), (0.029, 6), (0.11, 10), (0.0056, 7)])
+def test_the_grid_grows_until_the_best_rate_lies_inside(best, tried):
+    found = search(ARM, answers(ARM, best))
+    assert not found.missing
+    assert not found.at_edge
+    assert abs(math.log(found.rate / best)) <= math.log(1.4) / 2 + 0.01
+    assert len(found.scores) == tried
+
+
+def test_a_rate_that_diverges_ends_the_grid_and_is_not_chosen():
+    found = search(ARM, answers(ARM, 0.11, diverges_above=0.05))
+    assert found.rate == max(rate for rate, score in found.scores.items() if score is not None) == 0.0412
+
+
+def test_of_equal_rates_the_smaller_is_chosen_and_a_grid_without_end_has_one():
+    flat = dict.fromkeys(answers(ARM, 1.0), 0.5)
+    found = search(ARM, flat)
+    assert found.rate == min(found.scores)
+    assert len(found.scores) == 5 + 8
+    assert found.at_edge
+
+
+def test_tuning_trains_on_as_many_images_and_never_on_the_test_set():
+    for cell in PART_1:
+        for config in cell.arms.values():
+            for trial in tuning_trials(config, 0.01):
+                assert trial.hold_out == signs.HOLD_OUT
+                assert trial.train_limit - trial.hold_out == config.train_limit
+                assert trial.seed not in (*signs.SCREENING, *signs.CONFIRMING)
+
+
+def test_rates_come_first_and_compared_trials_follow_seed_by_seed():
+    damped = Config(recipe="signs", train_limit=1000, lr=0.015, metric=signs.DAMPED)
+    cell = Cell("two arms", {"SGD": ARM, "damped": damped}, (0, 1))
+    assert len(list(left(iter([cell]), {}))) == 2 * 5 * 2
+    done = {id_: score for arm in cell.arms.values() for id_, score in answers(arm, 0.015).items()}
+    trials = list(left(iter([cell]), done))
+    assert [(trial.metric, trial.seed) for trial in trials] == [
+        ("identity", 0), (signs.DAMPED, 0), ("identity", 1), (signs.DAMPED, 1),
+    ]  # fmt: skip
+    assert all(trial.hold_out == 0 for trial in trials)
+    assert {config.lr for config in chosen(cell, done).values()} == {0.015}
+    assert complete(cell, done) is None
+    done |= {trial.id: 0.7 + 0.01 * trial.seed for trial in trials[:-1]}
+    assert "trials are missing" in next(lines(cell, done))
+    assert complete(cell, done | {trials[-1].id: 0.71}) == {"SGD": {0: 0.7, 1: 0.71}, "damped": {0: 0.7, 1: 0.71}}
+
+
+def test_the_arms_of_part_1_are_what_the_protocol_says():
+    assert len(PART_1) == 8
+    assert {len(cell.arms) for cell in PART_1} == {9}
+    ids = {config.id for cell in PART_1 for config in cell.arms.values()}
+    assert len(ids) == 72
+    assert PART_1[0].arms["fan-in -0.9"].id == "9f612c869aec", "a default changed, or an arm: trials would be run anew"
+    assert PART_3[0].arms["output +1"].id == "0a6d1e114c02"
