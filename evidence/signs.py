@@ -85,7 +85,7 @@ CONFIRMED: dict[str, tuple[str, ...]] = {}
 def _resnet_without_norm() -> Cell:
     sgd = Config(
         recipe="signs-resnet", dataset="cifar10", train_limit=20_000, augment="crop-flip", model="resnet20-plain",
-        batch_size=32, momentum=0.9, weight_decay=5e-4, schedule="cosine", epochs=10, eval_every=10, lr=0.05,
+        batch_size=32, momentum=0.9, weight_decay=5e-4, schedule="cosine", epochs=20, eval_every=20, lr=0.05,
     )  # fmt: skip
     adam = replace(sgd, optimizer="adam", lr=1e-3, weight_decay=0.0)
     arms = {"SGD": sgd, "Adam": adam}
