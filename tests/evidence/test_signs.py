@@ -9,7 +9,9 @@ from evidence import signs
 from evidence.signs import PART_1, PART_3, Cell, chosen, left, search, tuning_trials
 from evidence.signs_table import complete, lines
 
+from riesz_lab import models
 from riesz_lab.config import Config
+from riesz_lab.tasks import optimizers
 
 ARM = Config(recipe="signs", train_limit=1000, lr=0.015)
 
@@ -79,3 +81,10 @@ def test_the_arms_of_part_1_are_what_the_protocol_says():
     assert len(ids) == 72
     assert PART_1[0].arms["fan-in -0.9"].id == "9f612c869aec", "a default changed, or an arm: trials would be run anew"
     assert PART_3[0].arms["output +1"].id == "0a6d1e114c02"
+
+
+def test_every_arm_can_be_built():
+    for cell in (*PART_1, *signs.PART_2, *PART_3):
+        for config in cell.arms.values():
+            models.check(config.model, options=config.model_options)
+            optimizers.check(config)

@@ -8,6 +8,7 @@ from torch import nn
 
 from riesz_lab.errors import ConfigError, LabError, unknown
 from riesz_lab.models.cnn import TwoLayerCNN
+from riesz_lab.models.plain import ThreeLayerCNN
 from riesz_lab.models.resnet import PlainResNet, ResNet
 from riesz_lab.models.spade import spade
 from riesz_lab.models.unet import unet
@@ -20,6 +21,8 @@ Builder = Callable[..., nn.Module]
 MODELS: dict[str, dict[str, Builder]] = {
     "classification": {
         "cnn": TwoLayerCNN,
+        "cnn3": functools.partial(ThreeLayerCNN, False),
+        "cnn3-norm": functools.partial(ThreeLayerCNN, True),
         **{f"resnet{6 * blocks + 2}": functools.partial(ResNet, blocks) for blocks in (3, 5, 7, 9, 18)},
         "resnet20-plain": functools.partial(PlainResNet, 3),
         **{f"vgg{depth}": functools.partial(VGG, depth) for depth in (11, 13, 16)},
