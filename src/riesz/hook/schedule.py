@@ -16,8 +16,8 @@ def step_count(groups: Groups) -> int:
     return int(groups[0].get(STEP_KEY, 0))
 
 
-def only_creates_state(groups: Groups) -> bool:
-    """Whether every learning rate is 0, as in the step some tools take to create optimizer state.
+def has_rate_zero(groups: Groups) -> bool:
+    """Whether every learning rate is 0: at the start of a warm-up, or in a step that a tool takes to create state.
 
     Such tools put a zero on the CPU in place of a tensor; a rate on another device is not read back.
     """
@@ -46,6 +46,7 @@ def scheduled_metric(schedule: Schedule, step: int, metric: Operator) -> Operato
     return replace(metric, **wanted)
 
 
-def count_step(groups: Groups, step: int, metric: Operator) -> None:
-    groups[0][STEP_KEY] = step + 1
+def note_step(groups: Groups, step: int, metric: Operator) -> None:
+    """Keep the count of steps and the metric where checkpoints are made of."""
+    groups[0][STEP_KEY] = step
     groups[0][SCHEDULED_KEY] = str(metric)

@@ -105,12 +105,13 @@ class DirectedStep:
         self._closure_pending = self._compiled = False
         self._last_step = None
         groups = self.optimizer.param_groups
-        if self._schedule is not None and not schedule.only_creates_state(groups):
+        if self._schedule is not None:
             step = schedule.step_count(groups)
             metric = schedule.scheduled_metric(self._schedule, step, self._metric)
             if metric is not self._metric:
                 self._set_metric(metric)
-            schedule.count_step(groups, step, self._metric)
+            # Weights do not move at a rate of 0, but momentum takes the gradient, so the metric is set all the same.
+            schedule.note_step(groups, step + (not schedule.has_rate_zero(groups)), self._metric)
         return True
 
     def _enter_step_with_closure(self) -> bool:

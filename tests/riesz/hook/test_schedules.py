@@ -160,3 +160,21 @@ def test_a_step_at_a_rate_of_zero_is_not_counted(rate):
     optimizer.param_groups[0]["lr"] = rate + 0.1
     train(model, optimizer, range(1))
     assert attachment.step == 1
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_a_rate_that_starts_at_zero_takes_the_scheduled_metric(kind):
+    """Momentum and Adam's moments take the gradient of a step at rate 0."""
+    weights = []
+    for schedule in (riesz.schedule.warmup(4), None):
+        model = network()
+        optimizer = kind(model.parameters(), lr=0.0, **({"momentum": 0.9} if kind is torch.optim.SGD else {}))
+        attachment = riesz.attach(optimizer, model, metric=METRIC)
+        attachment.schedule(schedule)
+        for number, rate in enumerate([0.0, 0.05, 0.1]):
+            optimizer.param_groups[0]["lr"] = rate
+            if schedule is None:  # by hand: the first two steps are the schedule's step 0, plain
+                attachment.metric = riesz.schedule.warmup(4).of(METRIC)(max(number - 1, 0))
+            train(model, optimizer, [number])
+        weights.append([p.detach().clone() for p in model.parameters()])
+    assert all(map(torch.equal, *weights))
