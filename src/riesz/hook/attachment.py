@@ -65,6 +65,9 @@ class Attachment(DirectedStep):
         given = parse_metric(metric)
         self._set_metric(given)
         self._given_metric = given
+        group = self.optimizer.param_groups[0]
+        if SCHEDULED_KEY in group:
+            group[SCHEDULED_KEY] = str(given)
 
     def __setattr__(self, name: str, value: object) -> None:
         # A misspelt `enable = False` would change nothing.
@@ -90,7 +93,8 @@ class Attachment(DirectedStep):
             fn: called as `fn(step)` before each step, from 0 on. It returns a metric, or a dict of numbers of the
                 present one to change (`{"lam": 0.1}`), or None to leave it. Given None, the schedule ends, its count
                 of steps is dropped, and the metric stays as it is. Steps in which every learning rate is 0 are not
-                counted: some tools make one to create optimizer state.
+                counted: some tools make one to create optimizer state. Set the schedule before you load a distributed
+                checkpoint, which restores only what the optimizer has; other checkpoints may be loaded before or after.
                 `riesz.schedule.warmup` and `riesz.schedule.first_epochs` make schedules that can be pickled.
 
         Example:
@@ -108,11 +112,8 @@ class Attachment(DirectedStep):
         self._schedule = fn.of(self._given_metric) if isinstance(fn, MetricSchedule) else fn
         if fn is None:
             self._forget_schedule()
-            return
-        # At once: a distributed checkpoint loads only the keys that the optimizer already has.
-        group = self.optimizer.param_groups[0]
-        group.setdefault(STEP_KEY, 0)
-        group.setdefault(SCHEDULED_KEY, str(self._metric))
+        else:
+            self._resume_schedule()
 
     def report(self) -> Report:
         """One record per parameter of the optimizer: applied, or the reason it is not. Prints as a table."""
@@ -156,6 +157,16 @@ class Attachment(DirectedStep):
             self._forget_schedule()
         self.__dict__.update(_without_gradients())
 
+    def _resume_schedule(self) -> None:
+        """Go on from the step and the metric of a checkpoint that was loaded, or begin."""
+        # A distributed checkpoint loads only the keys that the optimizer already has.
+        group = self.optimizer.param_groups[0]
+        group.setdefault(STEP_KEY, 0)
+        text = group.setdefault(SCHEDULED_KEY, str(self._metric))
+        if text != str(self._metric):
+            # It may be of a user's own class, which no text names but that of this attachment.
+            self._set_metric(from_text(text, {type(self._metric), type(self._given_metric)}))
+
     def _forget_schedule(self) -> None:
         for key in (STEP_KEY, SCHEDULED_KEY):
             self.optimizer.param_groups[0].pop(key, None)
@@ -187,9 +198,10 @@ class Attachment(DirectedStep):
             for key, value in settings.items():
                 group.setdefault(key, value)
         self._use_plan(self._make_plan())
-        if self._schedule is not None and SCHEDULED_KEY in optimizer.param_groups[0]:
-            # The attached metric may be of a user's own class, which no text names but that of this attachment.
-            self._set_metric(from_text(optimizer.param_groups[0][SCHEDULED_KEY], {type(self._metric)}))
+        if self._schedule is not None:
+            if SCHEDULED_KEY not in optimizer.param_groups[0]:  # a checkpoint without a schedule, which begins anew
+                self._set_metric(self._given_metric)
+            self._resume_schedule()
 
     def __copy__(self) -> "Attachment":
         raise TypeError("an Attachment cannot be copied by itself: deepcopy the optimizer, or attach anew")

@@ -178,3 +178,48 @@ def test_a_rate_that_starts_at_zero_takes_the_scheduled_metric(kind):
             train(model, optimizer, [number])
         weights.append([p.detach().clone() for p in model.parameters()])
     assert all(map(torch.equal, *weights))
+
+
+def remembering(step):
+    """Changes the metric at one step and leaves it afterwards: what it wants next is not to be had from the step."""
+    return riesz.Identity() if step == 2 else {"lam": 3.0} if step == 0 else None
+
+
+@pytest.mark.parametrize("schedule", [remembering, *SCHEDULES.values()], ids=["remembering", *SCHEDULES])
+@pytest.mark.parametrize("order", ["attach schedule load", "attach load schedule", "load attach schedule"])
+@pytest.mark.parametrize("saved_at", [1, 3])
+def test_a_checkpoint_may_be_loaded_before_or_after_attaching_and_scheduling(order, schedule, saved_at):
+    model, optimizer, _ = scheduled(schedule)
+    train(model, optimizer, range(saved_at))
+    weights, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+    train(model, optimizer, range(saved_at, 6))
+
+    again = network()
+    again.load_state_dict(weights)
+    resumed = torch.optim.SGD(again.parameters(), lr=0.1, momentum=0.9)
+    for action in order.split():
+        if action == "attach":
+            attachment = riesz.attach(resumed, again, metric=METRIC)
+        elif action == "schedule":
+            attachment.schedule(schedule)
+        else:
+            resumed.load_state_dict(state)
+    train(again, resumed, range(saved_at, 6))
+    assert all(map(torch.equal, model.parameters(), again.parameters()))
+
+
+def test_a_checkpoint_without_a_schedule_begins_it_anew():
+    model, optimizer, attachment = scheduled(remembering)
+    plain = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9).state_dict()
+    train(model, optimizer, range(3))
+    assert attachment.metric == riesz.Identity()
+    optimizer.load_state_dict(plain)
+    assert (attachment.metric, attachment.step) == (METRIC, 0)
+    assert optimizer.param_groups[0]["riesz_scheduled"] == str(METRIC)
+
+
+def test_a_metric_that_is_assigned_between_two_schedules_is_what_the_second_starts_from():
+    _, _, attachment = scheduled(remembering)
+    attachment.metric = riesz.ReweightedL2(5.0)
+    attachment.schedule(lambda step: None)
+    assert attachment.metric == riesz.ReweightedL2(5.0)
