@@ -188,6 +188,7 @@ class Attachment(DirectedStep):
     # -- checkpoints and copies of the optimizer --------------------------------------------------------------------
 
     def _before_load(self, optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+        self._follow_groups()
         self._settings_before_load = [
             {key: group[key] for key in (METRIC_KEY, DIRECTION_KEY) if key in group} for group in optimizer.param_groups
         ]

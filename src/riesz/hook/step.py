@@ -131,6 +131,7 @@ class DirectedStep:
             for name in metric.tunable_fields:
                 getattr(self._tensor_metric, name).fill_(getattr(metric, name))
         else:
+            self._follow_groups()
             tensor_metric = metric.as_tensors()
             groups = self.optimizer.param_groups
             self._use_plan(make_plan(groups, self._scope, metric, tensor_metric, self._is_share))
@@ -149,18 +150,23 @@ class DirectedStep:
     def _make_plan(self) -> Plan:
         return make_plan(self.optimizer.param_groups, self._scope, self._metric, self._tensor_metric, self._is_share)
 
+    def _follow_groups(self) -> None:
+        """Make the plan again if the optimizer's groups changed. Raises, each time, if they lost what was directed."""
+        old = self._plan
+        if old.is_valid(self.optimizer.param_groups):
+            return
+        plan = self._make_plan()
+        same_settings = plan.overrides == old.overrides and len(plan.seen) >= len(old.seen)
+        if same_settings and (lost := len(old.targets) - len(plan.targets)) > 0:
+            raise ValueError(
+                f"the optimizer's parameters were replaced, and {lost} that were directed are no longer known to the "
+                "model: attach after they are replaced, or replace them in the model too"
+            )
+        self._use_plan(plan)
+
     def _present(self) -> list[tuple[Target, Tensor]]:
-        """The targets that have a gradient now; the plan is made again if the optimizer's groups changed."""
-        if not self._plan.is_valid(self.optimizer.param_groups):
-            old = self._plan
-            self._use_plan(self._make_plan())
-            same_settings = self._plan.overrides == old.overrides and len(self._plan.seen) >= len(old.seen)
-            if same_settings and len(self._plan.targets) < len(old.targets):
-                raise ValueError(
-                    f"the optimizer's parameters were replaced, and {len(old.targets) - len(self._plan.targets)} that "
-                    "were directed are no longer known to the model: attach after they are replaced, or replace them "
-                    "in the model too"
-                )
+        """The targets that have a gradient now."""
+        self._follow_groups()
         # One gradient tensor may be reached twice; it is directed once.
         present = {id(t.parameter.grad): (t, t.parameter.grad) for t in self._plan.targets}
         return [(target, gradient) for target, gradient in present.values() if gradient is not None]

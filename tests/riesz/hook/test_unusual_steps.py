@@ -204,8 +204,39 @@ def test_a_layer_lost_by_swapping_raises():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
     optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.zeros(6, 2, 3, 3))
-    with pytest.raises(ValueError, match="parameters were replaced, and 1 that were directed are no longer known"):
-        optimizer.step()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="parameters were replaced, and 1 that were directed are no longer known"):
+            optimizer.step()
+
+
+LOSING = {
+    "a metric of another kind": lambda attachment: setattr(attachment, "metric", riesz.SobolevTilde()),
+    "a checkpoint": lambda attachment: attachment.optimizer.load_state_dict(attachment.optimizer.state_dict()),
+    "a scheduled metric": lambda attachment: attachment.optimizer.step(),
+}
+
+
+@pytest.mark.parametrize("act", LOSING)
+def test_a_layer_lost_by_swapping_raises_until_it_is_mended(act):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    if act == "a scheduled metric":
+        attachment.schedule(lambda step: riesz.SobolevTilde())
+    replaced = optimizer.param_groups[0]["params"][0]
+    optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.zeros(6, 2, 3, 3))
+    for _ in range(2):
+        for step in (LOSING[act], lambda attachment: optimizer.step()):
+            with pytest.raises(ValueError, match="were replaced, and 1 that were directed are no longer known"):
+                step(attachment)
+    model[0].weight = optimizer.param_groups[0]["params"][0]
+    backward(model, 0)
+    f = model[0].weight.grad.clone()
+    optimizer.step()
+    torch.testing.assert_close(model[0].weight.grad, attachment.metric.gradient(f))
+    model[0].weight = optimizer.param_groups[0]["params"][0] = replaced
+    backward(model, 0)
+    optimizer.step()
 
 
 def test_overflow_made_by_directing_is_shown_to_a_fused_scaler():
