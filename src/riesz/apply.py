@@ -55,8 +55,10 @@ def precondition_(grads: Any, metric: Operator | str, dim: int = 0, backend: str
     gradients = [grads] if isinstance(grads, Tensor) else grads
     key = (dim, backend, len(gradients), getattr(gradients[0], "shape", None) if gradients else None)
     tracing = torch.compiler.is_compiling()
-    if type(dim) is int and not tracing and key in _fast_paths and _fast_paths[key].direct_(gradients, metric):
-        return grads
+    if type(dim) is int and not tracing:
+        fast_path = _fast_paths.get(key)
+        if fast_path is not None and fast_path.direct_(gradients, metric):
+            return grads
     first_index: dict[int, int] = {}
     columns, sharded = [], []
     for index, grad in enumerate(gradients):
@@ -77,15 +79,16 @@ def precondition_(grads: Any, metric: Operator | str, dim: int = 0, backend: str
     if sharded:
         _direct_sharded_(sharded, metric, backend)
     elif not tracing:
+        learnt = FastPathCache()
+        learnt.learn(backend, gradients, columns)
         if len(_fast_paths) >= MAX_FAST_PATHS:
             _fast_paths.clear()
-        _fast_paths[key] = FastPathCache()
-        _fast_paths[key].learn(backend, gradients, columns)
+        _fast_paths[key] = learnt
     return grads
 
 
 _fast_paths: dict[object, FastPathCache] = {}
-"""Fast paths by a cheap key; each compares every gradient before it is used."""
+"""Fast paths by a cheap key; each compares every gradient before it is used. Other threads may clear it at any time."""
 
 MAX_FAST_PATHS = 64
 

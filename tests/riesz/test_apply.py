@@ -7,7 +7,8 @@ import torch
 
 import riesz
 from cases import by_hand, laid_out, relative_error
-from riesz.backends import eager
+from riesz.backends import FastPathCache, dispatch, eager, registry
+from riesz.hook import directed as directed_module
 
 
 def random(*shape, seed=0, dtype=torch.float32):
@@ -124,3 +125,55 @@ def test_nothing_is_touched_if_the_metric_is_not_defined_for_one():
     with pytest.raises(ValueError, match="Centralization"):
         riesz.precondition_([good, random(5)], riesz.Centralization())
     assert torch.equal(good, before)
+
+
+class ClearedByAnotherThread(dict):
+    """Empty again after every access, as if another thread had cleared it in between."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self.taken = dict(self)
+        self.clear()
+
+    def __contains__(self, key):
+        found = super().__contains__(key)
+        self.clear()
+        return found
+
+
+def test_another_thread_may_clear_what_is_remembered_at_any_time(monkeypatch):
+    remembered = ClearedByAnotherThread()
+    monkeypatch.setattr("riesz.apply._fast_paths", remembered)
+    f = random(8, 3)
+    wanted = by_hand(riesz.SobolevTilde(), f)
+    for _ in range(2):
+        assert relative_error(riesz.precondition_(f.clone(), riesz.SobolevTilde()), wanted) <= 2e-6
+        dict.update(remembered, remembered.taken)
+
+
+def test_a_fast_path_that_another_thread_forgets_is_used_to_its_end(monkeypatch):
+    cache = FastPathCache()
+    cache._fast_path = lambda gradients, metric: (1,)
+    cache._backends = registry.registered()
+
+    def registered():
+        cache._fast_path = None  # as `learn` begins, in another thread
+        return cache._backends
+
+    monkeypatch.setattr(dispatch, "registered", registered)
+    assert cache.direct_([], riesz.SobolevTilde()) == (1,)
+
+
+def test_threads_that_ask_for_a_directed_class_get_the_same(monkeypatch):
+    class Own(torch.optim.SGD):
+        pass
+
+    make, faster = directed_module._make_class, []
+
+    def made_by_two(base):
+        monkeypatch.setattr(directed_module, "_make_class", make)
+        faster.append(riesz.directed(base))  # in another thread
+        return make(base)
+
+    monkeypatch.setattr(directed_module, "_make_class", made_by_two)
+    assert [riesz.directed(Own)] == faster

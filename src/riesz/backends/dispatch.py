@@ -36,10 +36,11 @@ class FastPathCache:
 
     def direct_(self, gradients: Sequence[Tensor | None], metric: Operator) -> Sequence[int]:
         """The addresses that were written; none if the gradients are not like those before, and nothing was touched."""
+        fast_path = self._fast_path  # once: another thread may be learning
         # A backend registered since then may rank first.
-        if self._fast_path is None or self._backends != registered():
+        if fast_path is None or self._backends != registered():
             return ()
-        return self._fast_path(gradients, metric)
+        return fast_path(gradients, metric)
 
     def learn(self, name: str, gradients: Sequence[Tensor], columns: Sequence[ColumnView]) -> None:
         """Keep the fast path for these gradients, if one backend serves them all under `name` and offers one."""

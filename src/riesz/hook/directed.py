@@ -43,9 +43,8 @@ def directed(base: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
         raise TypeError(f"directed: expected a subclass of torch.optim.Optimizer, got {base!r}")
     if base in _classes.values():
         raise TypeError(f"directed: {base.__name__} is directed already, and twice would apply the metric twice")
-    if base not in _classes:
-        _classes[base] = _make_class(base)
-    return _classes[base]
+    # The same class for threads that ask at the same time.
+    return _classes.get(base) or _classes.setdefault(base, _make_class(base))
 
 
 _classes: dict[type[torch.optim.Optimizer], type[torch.optim.Optimizer]] = {}

@@ -90,12 +90,13 @@ def _cached_table(build: Callable[[int, torch.device], Tensor]) -> Callable[[int
     def table(n: int, device: torch.device) -> Tensor:
         if is_traced():
             return build(n, device)
-        if (n, device) not in tables:
+        # Another thread may clear the tables at any time.
+        if (kept := tables.get((n, device))) is None:
             if len(tables) >= 1024:  # rasterized weights of many models; starting over costs little
                 tables.clear()
             with torch.inference_mode(False):  # it must serve autograd later
-                tables[n, device] = build(n, device)
-        return tables[n, device]
+                kept = tables[n, device] = build(n, device)
+        return kept
 
     return table
 
