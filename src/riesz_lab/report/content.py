@@ -1,4 +1,4 @@
-"""The content of a page; HTML and Markdown are written from it."""
+"""The content of a page; `page` writes it as HTML and as Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ class Cell:
     text: str
     sort: float | None = None
     link: str = ""
+    kind: str = ""  # the verdict that it states, which gives it a colour
 
 
 def number(value: float | None, spec: str = "") -> Cell:
@@ -33,6 +34,8 @@ class Table:
     numbers: frozenset[int] = frozenset()
     note: str = ""
     link_note: str = ""
+    cards: bool = False  # whether a phone shows a card for each row, and not columns
+    quiet: bool = False  # whether the caption is for screen readers alone
 
     def cells(self) -> list[list[Cell]]:
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
@@ -57,7 +60,7 @@ class Section:
     title: str
     text: Sequence[str] = ()  # paragraphs at the top
     findings: Sequence[Finding] = ()
-    blocks: Sequence[Figure | Table] = ()
+    blocks: Sequence[Figure | Table | str] = ()  # strings are paragraphs
     missing: Sequence[str] = ()  # what cannot be shown, why, and the command that would change that
     folded: bool = False  # whether it is closed at first
 

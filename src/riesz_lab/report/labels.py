@@ -1,6 +1,7 @@
 """Settings and methods in words and colours."""
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from riesz_lab.config import OWN, Config
@@ -69,24 +70,60 @@ def by_number(name: str) -> list[str | float]:
 @lru_cache(maxsize=4096)
 def scale(config: Config) -> str:
     """The setting of a trial in words."""
-    parts = [
-        dataset(config),
-        network(config.model),
-        f"{OPTIMIZERS.get(config.optimizer, config.optimizer)} at rate {config.lr:g}",
-        f"batch {config.batch_size}",
-        f"{count(config.epochs, 'epoch')}",
-    ]
+    return _join(_parts(config).items())
+
+
+def common_scale(configs: Sequence[Config]) -> str:
+    """What all these trials have in common, in words, and what differs."""
+    parts = [_parts(config) for config in configs]
+    names = list(dict.fromkeys(name for each in parts for name in each))
+    texts = {name: {each.get(name, "") for each in parts} for name in names}
+    shared = [(name, next(iter(texts[name]))) for name in names if len(texts[name]) == 1]
+    varied = [name for name in names if len(texts[name]) > 1]
+    both = [_join(shared), f"arms differ in {' and '.join(varied)}" if varied else ""]
+    return "; ".join(filter(None, both))
+
+
+def differing_scale(config: Config, others: Iterable[Config]) -> str:
+    """What tells a setting apart from others, in words; empty if nothing does."""
+    parts = _parts(config)
+    compared = [_parts(other) for other in others]
+    return _join((name, text) for name, text in parts.items() if any(other.get(name) != text for other in compared))
+
+
+def _join(parts: Iterable[tuple[str, str]]) -> str:
+    """For example "MNIST, two-layer CNN, SGD at rate 0.1, batch 8"."""
+    text = {name: text for name, text in parts if text}
+    if {"optimizer", "rate"} <= text.keys():
+        text["optimizer"] += f" at {text.pop('rate')}"
+    return ", ".join(text.values())
+
+
+def _parts(config: Config) -> dict[str, str]:
+    """The setting of a trial in words, by what each is about."""
+    optimizer = {
+        "optimizer": OPTIMIZERS.get(config.optimizer, config.optimizer),
+        "rate": f"rate {config.lr:g}",
+        "batch size": f"batch {config.batch_size}",
+        "epochs": count(config.epochs, "epoch"),
+    }
     if config.task == "own":
-        parts = [_function(config), *(parts[2:] if config.optimizer != OWN else config.model_options)]
+        parts = {"function": _function(config)}
+        if config.optimizer == OWN:
+            parts |= {text.partition("=")[0]: text for text in config.model_options}
+        else:
+            parts |= optimizer
+    else:
+        parts = {"dataset": dataset(config), "network": network(config.model), **optimizer}
     if config.optimizer == "sgd" and config.momentum == 0:
-        parts.append("no momentum")
+        parts["momentum"] = "no momentum"
     if config.train_limit is not None:
-        parts.append(f"{config.train_limit:,} training images")
+        parts["training images"] = f"{config.train_limit:,} training images"
     if config.max_steps is not None:
-        parts.append(f"stopped after {count(config.max_steps, 'step')}")
+        parts["steps"] = f"stopped after {count(config.max_steps, 'step')}"
     if config.hold_out:
-        parts.append("tested on held-out training images")
-    return ", ".join(parts)
+        parts["test"] = "tested on held-out training images"
+    return parts
 
 
 def short_scale(config: Config) -> str:

@@ -20,7 +20,9 @@ def markdown(page: Page) -> str:
                 lines.append(f"- **{escape(finding.verdict)}** - {escape(finding.subject)}: {escape(finding.sentence)}")
             lines.append("")
         for block in section.blocks:
-            if isinstance(block, Figure):
+            if isinstance(block, str):
+                lines += [escape(block), ""]
+            elif isinstance(block, Figure):
                 lines += [f"*{escape(block.title)}* (drawn on the HTML page): {escape(block.alt)}", ""]
             else:
                 lines += _table(block)

@@ -32,6 +32,7 @@ def html(page: Page) -> str:
     environment.filters |= {
         "slug": lambda text: re.sub(r"[^a-z]+", "-", text.lower()),
         "is_figure": lambda block: isinstance(block, Figure),
+        "is_text": lambda block: isinstance(block, str),
         "legend": _legend,
         "plot": _plot,
         "path": lambda link: quote(link, safe="/.-_~"),
