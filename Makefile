@@ -52,7 +52,7 @@ docs: $(INSTALLED)
 tutorials: $(INSTALLED)
 	$(BIN)/python -m docs.run_tutorials
 
-# The page of evidence and the full report, recomputed from the stored trials; needs no data and trains nothing.
+# The pages of evidence and the full report, recomputed from the stored trials; needs no data and trains nothing.
 evidence: $(INSTALLED)
 	$(BIN)/python -m evidence.page
 	$(BIN)/python -m docs.finding

@@ -1,5 +1,6 @@
-"""Raw trials, the protocol they follow, and the page that is recomputed from them."""
+"""Raw trials, the protocol and the experiments they follow, and the pages that are recomputed from them."""
 
 from pathlib import Path
 
 TRIALS = Path(__file__).parent / "trials"
+EXPERIMENTS = Path(__file__).parent / "experiments"

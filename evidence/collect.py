@@ -13,9 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from evidence import TRIALS
-from evidence.data import EvidenceData
-from evidence.tables import planned
+from evidence import TRIALS, results
 from riesz_lab.errors import LabError
 from riesz_lab.inspection import inspect
 from riesz_lab.store import Store, StoredTrial
@@ -29,12 +27,11 @@ def collect(runs: Path, target: Path = TRIALS) -> list[Path]:
 
     Trials that it does not plan, such as those at a rate that a wider grid has not confirmed, are left where they are.
     """
-    data = EvidenceData(Store(runs, target))
-    ids, _ = planned(data.store, data.tables)
+    planned = results.read(runs, target).planned
     there = {trial.config.id: trial for trial in Store(target).trials}
     added = []
     for trial in Store(runs).trials:
-        if trial.result is None or trial.config.id not in ids:
+        if trial.result is None or trial.config.id not in planned:
             continue
         stored = there.get(trial.config.id)
         if stored is None:
@@ -44,8 +41,6 @@ def collect(runs: Path, target: Path = TRIALS) -> list[Path]:
             added.append(goal)
         elif stored.result != trial.result:
             raise LabError(f"{trial.path}: expected the result that {stored.path} has, got another one")
-        else:  # by its sweeps reports know how many comparisons to correct for; a later one may have been added
-            atomic.write_json(stored.files.sweeps_file, stored.sweeps() | trial.sweeps())
     return added
 
 
@@ -53,7 +48,7 @@ def _copy(trial: StoredTrial, folder: Path) -> None:
     """Its result last: a copy that is cut off is no complete trial."""
     if (trial.path / "weights.safetensors").exists():
         (folder / "regularity.json").write_text(json.dumps(_regularity(trial), indent=1) + "\n")
-    for name in (*FILES, trial.files.sweeps_file.name, trial.files.result_file.name):
+    for name in (*FILES, trial.files.result_file.name):
         if (trial.path / name).exists():
             shutil.copyfile(trial.path / name, folder / name)
 

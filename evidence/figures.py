@@ -1,103 +1,109 @@
-"""The figures of the page, of complete sweeps: of one seed, a line through noise looks like a trend."""
+"""The figures of the pages. Captions and descriptions stand in the templates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
-from evidence import regularity, sweeps
-from evidence.data import EvidenceData
-from evidence.regularity import QUANTITIES
-from evidence.rows import metrics
-from evidence.tables import select
-from evidence.wording import count_verdicts
-from riesz_lab.report.figure import Figure
-from riesz_lab.report.figures.differences import INTERVALS, forest, forest_panel
+from evidence import regularity
+from evidence.names import AT_ONE_RATE, paper_gains
+from evidence.numbers import Arm, Difference, arms_of, metrics
+from evidence.results import Evidence, as_table
+from riesz_lab.report.drawing import picture
+from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
 from riesz_lab.report.figures.regimes import regime_figure
-from riesz_lab.sweeps import SweepResult
 
-DIFFERENCES, LAMBDA, REGIMES, REGULARITY = (
-    f"evidence-{name}.svg" for name in ("differences", "lambda", "regimes", "regularity")
-)
+COLORS = {"SobolevTilde": 1, "ReweightedL2": 2}
+PAPER = "the paper, ResNet-56"
 
-PICTURES = {sweeps.lambda_fashion().name: LAMBDA, sweeps.regimes().name: REGIMES}
-"""The figure of a sweep's section; that of lam has a panel for each dataset."""
+Row = tuple[str, str, Difference]
+"""Label, metric and difference."""
 
 
-def figures(data: EvidenceData) -> dict[str, Figure]:
-    """By file name, those that have something to show."""
-    complete = {name: table for name, table in data.tables.items() if table.complete}
-    drawn = {
-        DIFFERENCES: _differences(complete),
-        LAMBDA: lambda_figure(select(complete, sweeps.lambda_fashion, sweeps.lambda_mnist)),
-        REGIMES: regime_figure(select(complete, sweeps.regimes)),
-        REGULARITY: _regularity(data, complete),
-    }
-    return {name: figure for name, figure in drawn.items() if figure and figure.panels}
-
-
-def as_markdown(name: str, drawn: Mapping[str, Figure]) -> list[str]:
-    """The figure with its caption; nothing if it is not drawn yet."""
-    return [f"![{drawn[name].alt}]({name})", "", drawn[name].caption, ""] if name in drawn else []
-
-
-def _differences(complete: Mapping[str, SweepResult]) -> Figure:
-    """All but the regimes and their controls: these are a map, and ten times as large."""
-    shown = {
-        name.removeprefix("evidence-"): new
-        for name, table in complete.items()
-        if not name.startswith(sweeps.regimes().name) and (new := _to_show(table)).comparisons
-    }
-    return Figure(
-        name="differences",
-        title="Differences to the baseline",
-        caption="Differences in test accuracy after the last epoch, a panel for each complete sweep of the two-layer"
-        " CNN; right of zero, the arm is better. Points are means over pairs of trials with the same seed; bars are 95%"
-        " intervals of single comparisons, not corrected for their number. The scales differ.",
-        alt="; ".join(f"{name}: {count_verdicts(metrics(table))}" for name, table in shown.items()) + ".",
-        panels=[replace(forest(table), title=name) for name, table in shown.items()],
-        columns=2,
+def files(evidence: Evidence) -> dict[str, bytes]:
+    """By file name, as SVG."""
+    results = evidence.results
+    figures = (
+        Figure(name="differences", title="Every comparison with SGD", panels=_differences(evidence), columns=2),
+        lambda_figure([as_table(results["lambda-fashion"]), as_table(results["lambda-mnist"])]),
+        regime_figure([as_table(results["regimes"])]),
+        Figure(name="regularity", title="Correlation of filters", panels=_regularity(evidence), columns=2),
     )
+    return {f"evidence-{figure.name}.svg": picture(figure, "svg") for figure in figures if figure is not None}
 
 
-def _to_show(table: SweepResult) -> SweepResult:
-    """Without arms whose trials are those of another sweep, which has their verdicts, and those with permuted channels.
-
-    The latter are compared with a metric: they say nothing of SGD.
-    """
-    left_out = {
-        row.arm.label
-        for row in metrics(table)
-        if sweeps.repeats_lambda_fashion(table.sweep, row.arm) or row.arm.config.control == "permuted"
+def _differences(evidence: Evidence) -> list[Panel]:
+    """All comparisons of a metric with SGD, and the gains that the paper prints for the same batch size and rate."""
+    arms = {name: metrics(arms_of(result)) for name, result in evidence.results.items()}
+    panels = {
+        "Fashion-MNIST, two conv layers": arms["lambda-fashion"],
+        "MNIST, two conv layers": arms["lambda-mnist"],
+        "Fashion-MNIST, plain SGD": arms["plain-sgd"],
+        "Fashion-MNIST, each at its own rate": arms["tuned-fashion"],
+        "CIFAR-10, batch 8": [arm for arm in arms["regimes"] if arm.config.batch_size == 8],
+        "CIFAR-10, batch 128": [arm for arm in arms["regimes"] if arm.config.batch_size == 128],
     }
-    return replace(table, rows={label: row for label, row in table.rows.items() if label not in left_out})
+    return [
+        _forest(
+            title,
+            "difference from SGD, points",
+            [(_label(arm), arm.metric, arm) for arm in each],
+            times=100.0,
+            published=_published(each),
+        )
+        for title, each in panels.items()
+    ]
 
 
-def _regularity(data: EvidenceData, complete: Mapping[str, SweepResult]) -> Figure:
-    """Level and order of complete sweeps, side by side; corrected for all sweeps, complete or not."""
-    compared = data.correlations
-    shown = {name: arms for name, arms in data.measured.items() if f"evidence-{name}" in complete}
-    panels = [
-        forest_panel(
+def _label(arm: Arm) -> str:
+    """What tells it from the others of its panel: lam on the two-layer network, else the rate."""
+    setting = f"lam {arm.lam:g}" if arm.config.model == "cnn" else f"rate {arm.config.lr:g}"
+    return f"{arm.metric}, {setting}"
+
+
+def _published(arms: Sequence[Arm]) -> dict[str, float]:
+    """What the paper gains at the batch sizes of these arms, at its rate of 0.1."""
+    gains = paper_gains()
+    shown = [arm for arm in arms if arm.config.dataset == "cifar10" and arm.config.lr == 0.1]
+    return {_label(arm): float(gains[arm.metric][arm.config.batch_size]) for arm in shown}
+
+
+def _regularity(evidence: Evidence) -> list[Panel]:
+    """Level and order, each minus that of SGD."""
+    experiments = {name: arms_of(evidence.results[name]) for name in AT_ONE_RATE}
+    compared = regularity.against_sgd(experiments)
+    return [
+        _forest(
             f"{name}: {quantity}",
             f"{quantity} minus SGD's",
-            [
-                (label, arm.config, compared[name, label, quantity])
-                for label, (arm, _) in arms.items()
-                if (name, label, quantity) in compared
-            ],
+            [(arm.label, arm.metric, compared[name, arm.label, quantity]) for arm in metrics(arms)],
         )
-        for name, arms in shown.items()
-        for quantity in QUANTITIES
+        for name, arms in experiments.items()
+        for quantity in regularity.QUANTITIES
     ]
-    counted = regularity.verdicts({key: one for key, one in compared.items() if key[0] in shown})
-    return Figure(
-        name="regularity",
-        title="Regularity of trained weights, against SGD's",
-        caption=f"Left, the {QUANTITIES['level']} along the output channels (level); right, the {QUANTITIES['order']}"
-        f" (order); each minus that of SGD, in complete sweeps. {INTERVALS} The scales differ.",
-        alt=f"{'; '.join(counted)}.",
-        panels=[panel for panel in panels if panel.series],
-        columns=2,
-    )
+
+
+def _forest(
+    title: str, y: str, rows: Sequence[Row], times: float = 1.0, published: Mapping[str, float] | None = None
+) -> Panel:
+    """Differences with their intervals, one below the other, and the margin."""
+    series = []
+    for metric, color in COLORS.items():
+        shown = [(label, one) for label, of, one in rows if of == metric]
+        series.append(
+            Series(
+                name=metric,
+                x=[label for label, _ in shown],
+                y=[times * one.comparison.difference for _, one in shown],
+                low=[times * one.ends[0] for _, one in shown],
+                high=[times * one.ends[1] for _, one in shown],
+                kind="points",
+                color=color,
+                dash=color,
+                note="(95% interval)",
+            )
+        )
+    if published:
+        series.append(Series(name=PAPER, x=list(published), y=list(published.values()), kind="points", color=5, dash=3))
+    margin = times * rows[0][2].comparison.margin
+    return Panel(title=title, y=y, series=series, zero=True, margin=margin, sideways=True)

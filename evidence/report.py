@@ -1,29 +1,27 @@
-"""evidence/report.html: the full report of the stored trials, with every sweep of the protocol and its controls.
+"""evidence/report.html: the full report of the stored trials, with every experiment of the protocol.
 
 python -m evidence.report
 """
 
 from __future__ import annotations
 
-from evidence import TRIALS
-from riesz_lab import cli
+from dataclasses import replace
 
-SWEEPS = (
-    "evidence.sweeps:lambda_fashion",
-    "evidence.sweeps:lambda_mnist",
-    "evidence.sweeps:plain_sgd",
-    "evidence.sweeps:plain_sgd_matched",
-    "evidence.tables:tuned_fashion",
-    "evidence.sweeps:regimes",
-    "evidence.controls:lambda_fashion",
-    "evidence.controls:lambda_mnist",
-    "evidence.controls:regimes",
-)
-"""The sweeps of the page, as `riesz report --sweeps` takes them. Controls are there where a metric differs."""
+from evidence import TRIALS, results
+from riesz_lab.commands.report import content, write
+from riesz_lab.report import report
+from riesz_lab.report.evidence import ReportData
+
+
+def read() -> ReportData:
+    sweeps = {name: results.as_table(found).sweep for name, found in results.read().results.items()}
+    return replace(report.read(TRIALS), sweeps=sweeps)
 
 
 def main() -> int:
-    return cli.main(["report", str(TRIALS), "--sweeps", *SWEEPS, "-o", str(TRIALS.parent / "report.html")])
+    target = TRIALS.parent / "report.html"
+    write(target, content("html", read(), target, "Channel-directed gradients: evidence"))
+    return 0
 
 
 if __name__ == "__main__":

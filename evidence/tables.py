@@ -1,93 +1,99 @@
-"""The table of every sweep of the protocol, from stored trials."""
+"""The tables of the pages, as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
-from evidence import TRIALS, sweeps
-from evidence.claims import CLAIMS
-from riesz_lab.errors import ConfigError
-from riesz_lab.store import Store
-from riesz_lab.sweeps import Sweep, SweepResult, results, tuning
-
-TUNING = tuning.Tuning()
-"""The grid that tuning starts with, a factor of 4 to either side; four extensions end at 64, as the protocol says."""
-
-MISSING = "trials are missing"
+from evidence.contrasts import KEPT, norm_kept
+from evidence.numbers import Arm, Arms, Correlation
+from evidence.regularity import DIRECTIONS, QUANTITIES, Filters
 
 
-def tables(store: Store) -> dict[str, SweepResult]:
-    """The table of each claim's sweep, by its name; the tuned one at the rates that were chosen, once they are."""
-    by_name = {}
-    for claim in CLAIMS:
-        asked = run = claim.sweep()
-        if claim.sweep is sweeps.tuned_fashion:
-            run = search(store) if why_not_tuned(store) else tuning.tuned(asked, tuned_rates(store))
-        by_name[asked.name] = results(run, store)
-    return by_name
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A column of dashes for cells without a value would read as one, so that these stay empty."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
-def select(by_name: Mapping[str, SweepResult], *makers: Callable[[], Sweep]) -> list[SweepResult]:
-    """The tables of these sweeps that are there."""
-    return [by_name[name] for make in makers if (name := make().name) in by_name]
+def results(arms: Arms) -> str:
+    """Every arm with its scores, and its difference from its baseline."""
+    several = len({arm.result.arm.baseline for arm in arms.values()} - {None}) > 1
+    head = ["arm", *["against"] * several, "trials", "train, %", "test, % ± sd", "difference (95% interval)"]
+    rows = []
+    for label, arm in arms.items():
+        against = [arm.result.arm.baseline or ""] * several
+        trials = f"{len(arm.result.scores)}/{arm.result.wanted}"
+        rows.append([label, *against, trials, arm.train, f"{arm.mean} ± {arm.sd}", *_difference(arm)])
+    return markdown([*head, "p", "p, Holm", "detectable", "verdict"], rows)
 
 
-def at_one_rate(by_name: Mapping[str, SweepResult]) -> list[SweepResult]:
-    """The tables of questions 1 and 3, in which metrics meet SGD at the same rate."""
-    return select(by_name, sweeps.lambda_fashion, sweeps.lambda_mnist, sweeps.plain_sgd, sweeps.regimes)
+def _difference(arm: Arm) -> list[str]:
+    if arm.result.comparison is None:
+        return [""] * 5
+    return [str(arm), arm.p, arm.p_holm, arm.detectable, arm.verdict]
 
 
-def grid(store: Store) -> tuning.Tuning:
-    """The rates to try: as many as the stored trials ask for."""
-    return tuning.extended(sweeps.tuned_fashion(), TUNING, store)
+def changes(arms: Arms, controlled: Arms) -> str:
+    """What a kept norm changes: the differences from SGD, and how far training went."""
+    head = [
+        "arm",
+        "norm not kept",
+        "norm kept",
+        "change",
+        "verdict",
+        "train, %",
+        "norm kept",
+        "SGD",
+        "gradient longer by",
+    ]
+    rows = []
+    for label, change in norm_kept(arms, controlled).items():
+        arm, kept = arms[label], controlled[label + KEPT]
+        train = [each.train for each in (arm, kept, arms[arm.result.arm.baseline or ""])]
+        rows.append([label, str(arm), str(kept), str(change), change.verdict, *train, f"{arm.longer} times"])
+    return markdown(head, rows)
 
 
-def search(store: Store) -> Sweep:
-    """The trials that tune."""
-    return tuning.search(sweeps.tuned_fashion(), grid(store))
+def held_out(scores: Mapping[str, Mapping[float, str]], best: Mapping[str, float]) -> str:
+    """The rates that were tried, with the held-out scores that chose among them."""
+    rates = sorted(next(iter(scores.values())))
+    head = ["held-out accuracy, %", *(f"rate {rate:g}" for rate in rates), "best"]
+    return markdown(head, [[arm, *(own[rate] for rate in rates), f"{best[arm]:g}"] for arm, own in scores.items()])
 
 
-def tunes(sweep: Sweep) -> bool:
-    """Whether its trials choose rates, and compare nothing."""
-    return sweep.arms[0].config.hold_out > 0
+def filters(experiments: Mapping[str, Arms], compared: Mapping[tuple[str, str, str], Correlation]) -> str:
+    """Level and order of every arm, and their differences from SGD's; controls have none."""
+    head = ["experiment", "arm", "level", "minus SGD's", "order", "minus SGD's", "beyond random order"]
+    rows = []
+    for name, arms in experiments.items():
+        for label, arm in arms.items():
+            if name.endswith("controls") and arm.config.control == "none":
+                continue  # it stands in its own experiment
+            own, cells = Filters(arm), [name, label]
+            for quantity in QUANTITIES:
+                one = compared.get((name, label, quantity))
+                cells += [f"{own.mean(quantity):+.4f}", f"{one}, {one.verdict}" if one else ""]
+            rows.append([*cells, own.beyond_random])
+    return markdown(head, rows)
 
 
-def tuned_rates(store: Store) -> dict[str, tuning.Choice]:
-    """The rate of each arm of the tuned sweep; ConfigError while trials are missing."""
-    return tuning.choices(sweeps.tuned_fashion(), grid(store), store)
+def orders(pairs: Mapping[tuple[str, str], Correlation]) -> str:
+    """The order of SobolevTilde minus that of ReweightedL2."""
+    head = ["experiment", "arm", "order minus ReweightedL2's", "seeds in which it is higher"]
+    rows = [[*key, str(one), f"{one.comparison.wins} of {one.comparison.n}"] for key, one in pairs.items()]
+    return markdown(head, rows)
 
 
-def why_not_tuned(store: Store) -> str:
-    """Why the tuned sweep has no rates yet; empty if it has."""
-    if not results(search(store), store).complete:
-        return MISSING
-    try:
-        tuned_rates(store)
-    except ConfigError as error:  # an arm diverged at every rate
-        return str(error)
-    return ""
-
-
-def tuned_fashion(trials: Path = TRIALS) -> Sweep:
-    """The tuned sweep at the rates that stored trials chose, which the labels name; for `riesz report --sweeps`."""
-    store, asked = Store(trials), sweeps.tuned_fashion()
-    if reason := why_not_tuned(store):
-        raise ConfigError(f"{asked.name}: rates are chosen once all trials that tune are complete: {reason}")
-    arms = tuning.tuned(asked, tuned_rates(store)).arms
-    labels = {arm.label: f"{arm.label}, lr {arm.config.lr:g}" for arm in arms}
-    named = (replace(arm, label=labels[arm.label], baseline=labels.get(arm.baseline or "")) for arm in arms)
-    return replace(asked, arms=tuple(named))
-
-
-def planned(store: Store, by_name: Mapping[str, SweepResult]) -> tuple[set[str], int]:
-    """The ids of all trials of the protocol, and how many have none yet: those at rates that are not chosen."""
-    run = [table.sweep for table in by_name.values()]
-    unknown = len(sweeps.tuned_fashion().all_configs()) if any(map(tunes, run)) else 0
-    return {config.id for sweep in (*run, search(store)) for config in sweep.all_configs()}, unknown
-
-
-def is_decided(table: SweepResult) -> bool:
-    """Whether all trials are there; trials that tune compare nothing."""
-    return table.complete and bool(table.comparisons)
+def plain_filters(experiments: Mapping[str, Arms]) -> str:
+    """Level and order of SGD's own filters, along both directions."""
+    head = [
+        "experiment",
+        "arm",
+        *(f"{quantity}, {direction}" for direction in DIRECTIONS for quantity in QUANTITIES),
+    ]
+    rows = [
+        [name, label, *map(str, Filters(arm).in_both_directions().own().values())]
+        for name, arms in experiments.items()
+        for label, arm in arms.items()
+        if arm.config.metric == "identity"
+    ]
+    return markdown(head, rows)
