@@ -104,9 +104,13 @@ class Scope:
         return records
 
     def _record(self, locations: list[ParameterLocation], given_name: str, parameter: Tensor) -> Record:
+        lazy = isinstance(parameter, nn.parameter.UninitializedParameter)
+        # A conv layer knows the axes of its weight. Others that register the tensor too, often its parent, do not.
+        of_convs = [] if lazy else [where for where in locations if where.module and _is_conv_weight(where, parameter)]
+        locations = of_convs or locations
         name = locations[0].name if locations else given_name
         layer = type(locations[0].module).__name__ if locations and locations[0].module is not None else ""
-        if isinstance(parameter, nn.parameter.UninitializedParameter):
+        if lazy:
             return Record(name, layer, (), None, False, _uninitialised(self.layers, name, locations))
         shape = tuple(parameter.shape)
         axis = self._axis_for_all(locations, parameter)
@@ -122,10 +126,13 @@ class Scope:
         if any(isinstance(location.module, EMBEDDING) for location in locations):
             return "embedding: its rows are a vocabulary, not channels"
         axes = [self._axis(location, parameter) for location in locations]
-        if any(axis != axes[0] for axis in axes):
-            names = " and ".join(location.name for location in locations)
-            return f"shared by {names}, whose directed axes differ"
-        return axes[0]
+        if all(axis == axes[0] for axis in axes):
+            return axes[0]
+        names = " and ".join(location.name for location in locations)
+        for location, axis in zip(locations, axes, strict=True):
+            if isinstance(axis, str):
+                return f"shared by {names}; {location.name}: {axis}"
+        return f"shared by {names}, whose directed axes differ"
 
     def _axis(self, location: ParameterLocation, parameter: Tensor) -> Axis | str:
         """The directed axis as one layer sees it, or the reason for leaving the parameter alone."""

@@ -214,6 +214,43 @@ def test_a_weight_whose_layers_disagree_is_left_alone():
     assert told["0.weight"] == "shared by 0.weight and 1.weight, whose directed axes differ"
 
 
+class Holding(nn.Module):
+    """Registers the weight of its own layer, too: as a parameter, in a list, or in another module."""
+
+    def __init__(self, layer, how):
+        super().__init__()
+        if how == "before":
+            self.kernel = layer.weight
+        self.layer = layer
+        if how == "after":
+            self.kernel = layer.weight
+        elif how == "in a list":
+            self.kernels = nn.ParameterList([layer.weight])
+        elif how == "in another module":
+            self.other = nn.Module()
+            self.other.weight = layer.weight
+
+
+@pytest.mark.parametrize("layers", ["conv", "all", lambda name, module, parameter: isinstance(module, nn.Conv2d)])
+@pytest.mark.parametrize("how", ["before", "after", "in a list", "in another module"])
+def test_a_conv_weight_that_another_module_registers_too_is_directed(how, layers):
+    told = report(Holding(nn.Conv2d(6, 4, 3, bias=False, groups=2), how), layers=layers)
+    assert [(r.name, r.layer, str(r.where), r.reason) for r in told] == [
+        ("layer.weight", "Conv2d", "0 in 2 groups", "")
+    ]
+    if layers == "all":
+        assert applied(report(Holding(nn.ConvTranspose2d(6, 4, 3, bias=False), how), layers="all")) == {
+            "layer.weight": (1, 4)
+        }
+
+
+def test_a_weight_that_only_one_of_its_layers_is_chosen_for_is_left_alone_for_the_true_reason():
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), nn.Conv2d(4, 4, 3, bias=False), nn.Conv2d(2, 3, 1))
+    model[1].weight = model[0].weight
+    told = {r.name: r.reason for r in report(model, layers=lambda name, module, parameter: name != "1.weight")}
+    assert told["0.weight"] == "shared by 0.weight and 1.weight; 1.weight: not chosen by the predicate"
+
+
 def test_magnitudes_of_a_weight_norm_are_told_from_a_weight_of_their_shape():
     model = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 8, 1, bias=False)))
     assert applied(report(model)) == {f"0.{WEIGHT}1": (0, 8)}
