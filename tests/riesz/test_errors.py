@@ -35,8 +35,10 @@ def set_attribute(name):
 
 
 class Wrapper(torch.optim.Optimizer):
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
+    """As those of accelerate, which says `optimizer`, and of Opacus, which says `original_optimizer`."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
 
 
 class Flattened(nn.Conv2d):
@@ -160,7 +162,13 @@ CASES = [
     # attaching
     (lambda: attach(CONV.parameters()), TypeError, "optimizer: expected a torch.optim.Optimizer, got generator"),
     (lambda: attach(CONV, sgd()), TypeError, "got Conv2d; the order is attach(optimizer, model)"),
-    (lambda: attach(Wrapper(sgd())), TypeError, "Wrapper wraps another optimizer"),
+    (
+        lambda: attach(Wrapper(optimizer=sgd())),
+        TypeError,
+        "Wrapper wraps another optimizer and runs no step hooks of its own: attach to its `.optimizer`",
+    ),
+    (lambda: attach(Wrapper(original_optimizer=sgd())), TypeError, "attach to its `.original_optimizer`"),
+    (lambda: attach(Wrapper()), TypeError, "attach to the one inside"),
     (lambda: attach(sgd(), [CONV]), TypeError, "model: expected a torch.nn.Module or None, got list"),
     (lambda: attach(sgd(), CONV, metric=None), TypeError, "metric: expected a riesz metric such as"),
     (lambda: attach(sgd(), CONV, metric="SobolevTilda"), ValueError, "did you mean 'sobolev-tilde'?"),

@@ -96,9 +96,10 @@ def _check_optimizer(optimizer: object) -> None:
     if (reason := why_not_hookable(optimizer)) is not None:
         raise RuntimeError(f"{type(optimizer).__name__} cannot be attached to: {reason}")
     if not runs_step_hooks(optimizer):
+        inner = [name for name, value in vars(optimizer).items() if isinstance(value, torch.optim.Optimizer)]
+        where = f"its `.{inner[0]}`" if inner else "the one inside"
         raise TypeError(
-            f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to the "
-            "inner one (often `.optimizer`)"
+            f"{type(optimizer).__name__} wraps another optimizer and runs no step hooks of its own: attach to {where}"
         )
     if any(group.get("differentiable") for group in optimizer.param_groups):
         raise ValueError(
