@@ -9,7 +9,7 @@ from riesz import control as controls
 from riesz.backends import check_name
 from riesz.hook.attachment import Attachment, attachment_of
 from riesz.hook.plan import FROZEN
-from riesz.layout.scope import Direction, Layers, Scope
+from riesz.layout.scope import UNKNOWN, Direction, Layers, Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
 from riesz.private_torch import runs_step_hooks, why_not_hookable
@@ -84,6 +84,14 @@ def attach(
         warnings.warn(
             f"every parameter to direct is frozen (requires_grad=False): {type(optimizer).__name__} trains on plain "
             "gradients until one is not",
+            stacklevel=2,
+        )
+    least_dims = 1 if layers == "all" else 3
+    if left := [record.shape for record in records if record.reason == UNKNOWN and len(record.shape) >= least_dims]:
+        warnings.warn(
+            f"{type(optimizer).__name__} trains parameters that the model does not have, and these stay plain: "
+            f"{len(left)} that might be directed, the first of shape {left[0]}. If it trains several models, pass "
+            "nn.ModuleList([...]) of them",
             stacklevel=2,
         )
     return attachment

@@ -35,6 +35,8 @@ CONV = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONV_TRANSPOSE = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
 
+UNKNOWN = "not a parameter of the model"
+
 
 @dataclass(frozen=True)
 class ParameterLocation:
@@ -122,7 +124,7 @@ class Scope:
     def _axis_for_all(self, locations: list[ParameterLocation], parameter: Tensor) -> Axis | str:
         """The axis that every layer sharing the parameter agrees on, or the reason for leaving it alone."""
         if not locations:
-            return "not a parameter of the model"
+            return UNKNOWN
         if any(isinstance(location.module, EMBEDDING) for location in locations):
             return "embedding: its rows are a vocabulary, not channels"
         axes = [self._axis(location, parameter) for location in locations]

@@ -310,3 +310,19 @@ def test_an_optimizer_whose_chosen_parameters_are_all_frozen_is_warned_of():
     model[0].requires_grad_(False)
     with pytest.warns(UserWarning, match="every parameter to direct is frozen"):
         riesz.attach(torch.optim.SGD(model.parameters(), lr=0.1), model, metric="sobolev")
+
+
+def test_attaching_one_of_two_models_of_an_optimizer_is_warned_of():
+    first, second = network(), network(1)
+    both = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    with pytest.warns(UserWarning, match=r"these stay plain: 2 that might be directed, .* pass nn\.ModuleList"):
+        riesz.attach(both, first, metric="sobolev").detach()
+    with pytest.warns(UserWarning, match="these stay plain: 8 that might be directed"):
+        riesz.attach(both, first, metric="sobolev", layers="all").detach()
+    report = riesz.attach(both, nn.ModuleList([first, second]), metric="sobolev").report()
+    assert sum(record.applied for record in report) == 4
+
+
+def test_parameters_outside_of_the_model_that_would_not_be_directed_are_no_matter():
+    model, head = network(), nn.Linear(3, 3)  # that of a loss, for one
+    riesz.attach(torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1), model, metric="sobolev")

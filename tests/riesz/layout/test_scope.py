@@ -137,7 +137,8 @@ def test_names_given_to_the_optimizer_are_used():
 
 def test_parameters_of_another_model_are_named_as_such():
     zoo, other = Zoo(), nn.Conv2d(3, 3, 3)
-    records = report(zoo, [*zoo.parameters(), *other.parameters()])
+    with pytest.warns(UserWarning, match="parameters that the model does not have"):
+        records = report(zoo, [*zoo.parameters(), *other.parameters()])
     assert records[-1].reason == "not a parameter of the model"
 
 
