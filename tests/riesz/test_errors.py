@@ -178,7 +178,7 @@ CASES = [
     (
         lambda: attach(sgd(), CONV, layers=lambda name: True),
         TypeError,
-        "layers: expected 'conv', 'all' or a predicate of (name, module, parameter), got <lambda>(name)",
+        "layers: expected 'conv', 'weights', 'all' or a predicate of (name, module, parameter), got <lambda>(name)",
     ),
     (lambda: attach(sgd(), CONV, layers=nn.Conv2d), TypeError, "a predicate of (name, module, parameter), got <class"),
     (
@@ -193,7 +193,7 @@ CASES = [
     (
         lambda: attach(sgd(), CONV, layers="linear"),
         ValueError,
-        "expected 'conv', 'all' or a predicate, got 'linear'",
+        "expected 'conv', 'weights', 'all' or a predicate, got 'linear'",
     ),
     (lambda: attach(sgd(), CONV, layers=3), TypeError, "a predicate of (name, module, parameter), got 3"),
     (

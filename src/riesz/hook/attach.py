@@ -39,7 +39,9 @@ def attach(
         direction: "output", "input", "fan_in" (all inputs and positions of one filter), "rasterized" (all axes, in
             logical row-major order), or an int: that dim of every directed weight, regardless of groups. A tuple of
             two without a common axis, such as ("output", "fan_in"), or its text "output+fan_in", directs along both.
-        layers: "conv", "all", or a predicate `(name, module, parameter) -> bool`.
+        layers: "conv", the weights of convolutions; "weights", these and those of linear layers, but nothing
+            one-dimensional; "all", biases and scales of norms too, everything but embeddings; or a predicate
+            `(name, module, parameter) -> bool`.
         backend: "auto", or a name from `riesz.backends()`.
         control: None; "norm" to give each directed gradient the norm of the original; "permuted" to smooth along a
             fixed random order of the channels; "signs" to flip a fixed random half of the channels before and after.

@@ -7,9 +7,17 @@ The axis follows from the kind of layer, because layers disagree on where their 
 | Conv                  | O, I/G, ...   | 0 within each group      | 1                        |
 | ConvTranspose         | I, O/G, ...   | 1                        | 0 within each group      |
 | Linear and the rest   | O, I, ...     | 0                        | 1                        |
+| in_proj of attention  | 3 E, E        | 0 within q, k and v      | 1                        |
+| LSTM, GRU             | 4 H or 3 H, I | 0 within each gate       | 1                        |
 | biases, norms' scales | O             | their only axis          | their only axis          |
 
 The fan-in of an output is all that leads to it: every axis but the output one, within its group.
+
+What `layers` selects:
+- "conv": the weights of convolutions;
+- "weights": these and the weights of linear layers, attention and recurrent layers among them; nothing one-dimensional;
+- "all": biases and scales of norms too, everything but embeddings, as the paper's "all layers" and LS-SGD mean it;
+- a predicate: what it returns True for.
 """
 
 import inspect
@@ -29,11 +37,15 @@ Direction = Axes | str | tuple[Axes, Axes]
 """One direction, or two that are directed along one after the other: ("output", "fan_in"), as text "output+fan_in"."""
 NAMED = ("output", "input", "fan_in", "rasterized")
 Predicate = Callable[[str, nn.Module | None, Tensor], bool]
-Layers = Literal["conv", "all"] | Predicate
+Layers = Literal["conv", "weights", "all"] | Predicate
 
 CONV = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONV_TRANSPOSE = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+LINEAR = (nn.Linear, nn.Bilinear, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
+
+FUSED = {nn.MultiheadAttention: 3, nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3}
+"""Layers that keep several matrices in one, one above the other, and how many."""
 
 UNKNOWN = "not a parameter of the model"
 
@@ -69,8 +81,8 @@ class Scope:
             if isinstance(direction, str) and direction not in NAMED:
                 raise ValueError(f"direction: expected one of {NAMED}, an int or two of them, got {self.direction!r}")
         if isinstance(self.layers, str):
-            if self.layers not in ("conv", "all"):
-                raise ValueError(f"layers: expected 'conv', 'all' or a predicate, got {self.layers!r}")
+            if self.layers not in ("conv", "weights", "all"):
+                raise ValueError(f"layers: expected 'conv', 'weights', 'all' or a predicate, got {self.layers!r}")
         else:
             _check_predicate(self.layers)
 
@@ -148,6 +160,8 @@ class Scope:
             _refuse_flattened(location, parameter)
             return _why_not_conv(location, parameter)
         _refuse_flattened(location, parameter)
+        if self.layers == "weights" and not (is_conv or _is_linear_weight(location, parameter)):
+            return _why_no_weight(location, parameter)
         return self._axis_of_chosen(location, parameter, is_conv)
 
     def _axis_of_chosen(self, location: ParameterLocation, parameter: Tensor, is_conv: bool) -> Axis | str:
@@ -158,21 +172,21 @@ class Scope:
         if parameter.dim() == 1 or location.tensor == "magnitudes":
             # A bias, a norm's scale or the magnitudes of a weight norm: one axis in any direction.
             wide = [d for d, size in enumerate(parameter.shape) if size > 1]
-            return Axis(wide[0] if wide else 0)
+            return Axis(wide[0] if wide else 0, _fused_parts(location))
         if isinstance(self.direction, int):
             dims = parameter.dim()
             if not -dims <= self.direction < dims:
                 return f"no dim {self.direction} in a {dims}-d parameter"
             return Axis(self.direction % dims)
         transposed = is_conv and isinstance(location.module, CONV_TRANSPOSE)
-        groups = int(getattr(location.module, "groups", 1)) if is_conv and location.module is not None else 1
+        groups = int(getattr(location.module, "groups", 1)) if is_conv else _fused_parts(location)
         if self.direction == "fan_in":  # in a conv that is not transposed, a filter lies within its group
             return Axis(int(transposed), groups if transposed else 1, fan_in=True)
         return Axis(int((self.direction == "input") != transposed), groups)
 
 
 def _check_predicate(layers: object) -> None:
-    expected = "layers: expected 'conv', 'all' or a predicate of (name, module, parameter)"
+    expected = "layers: expected 'conv', 'weights', 'all' or a predicate of (name, module, parameter)"
     if not callable(layers) or isinstance(layers, type):
         raise TypeError(f"{expected}, got {layers!r}")
     try:
@@ -227,6 +241,25 @@ def _is_conv_weight(location: ParameterLocation, parameter: Tensor) -> bool:
     # By shape, so that every way of storing it counts (weight, weight_orig, weight_v, a parametrisation's original)
     # and its companions (weight_g, the magnitudes of a weight norm) do not.
     return location.tensor.startswith("weight") and tuple(parameter.shape) == _weight_shape(location.module)
+
+
+def _is_linear_weight(location: ParameterLocation, parameter: Tensor) -> bool:
+    if parameter.dim() < 2:
+        return False
+    return location.module is None or (isinstance(location.module, LINEAR) and "weight" in location.tensor)
+
+
+def _why_no_weight(location: ParameterLocation, parameter: Tensor) -> str:
+    if parameter.dim() < 2 or location.tensor == "magnitudes":
+        return "one-dimensional (layers='weights')"
+    return "not a weight of a conv or linear layer (layers='weights')"
+
+
+def _fused_parts(location: ParameterLocation) -> int:
+    """How many matrices, or biases, of a layer are in one parameter: q, k and v of attention, the gates of an LSTM."""
+    if not location.tensor.startswith(("in_proj_", "weight_ih", "weight_hh", "bias_ih", "bias_hh")):
+        return 1
+    return next((parts for kind, parts in FUSED.items() if isinstance(location.module, kind)), 1)
 
 
 def _refuse_flattened(location: ParameterLocation, parameter: Tensor) -> None:

@@ -245,6 +245,91 @@ def test_a_conv_weight_that_another_module_registers_too_is_directed(how, layers
         }
 
 
+class Mixed(nn.Module):
+    """Layers of every kind that keeps weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.linear = nn.Linear(4, 6)
+        self.attention = nn.MultiheadAttention(6, 2, add_bias_kv=True)
+        self.unlike = nn.MultiheadAttention(6, 2, bias=False, kdim=4, vdim=4)
+        self.lstm = nn.LSTM(6, 5, proj_size=3)
+        self.cell = nn.GRUCell(3, 7, bias=False)
+        self.plain = nn.RNN(7, 8, bias=False)
+        self.normed = torch.nn.utils.parametrizations.weight_norm(nn.Linear(8, 9, bias=False))
+        self.embedding = nn.Embedding(10, 9)
+        self.token = nn.Parameter(torch.zeros(3, 9))
+
+
+WEIGHTS = {
+    "conv.weight": "0",
+    "linear.weight": "0",
+    "attention.in_proj_weight": "0 in 3 groups",
+    "attention.out_proj.weight": "0",
+    "unlike.q_proj_weight": "0",
+    "unlike.k_proj_weight": "0",
+    "unlike.v_proj_weight": "0",
+    "unlike.out_proj.weight": "0",
+    "lstm.weight_ih_l0": "0 in 4 groups",
+    "lstm.weight_hh_l0": "0 in 4 groups",
+    "lstm.weight_hr_l0": "0",
+    "cell.weight_ih": "0 in 3 groups",
+    "cell.weight_hh": "0 in 3 groups",
+    "plain.weight_ih_l0": "0",
+    "plain.weight_hh_l0": "0",
+    f"normed.{WEIGHT}1": "0",
+}
+OTHERS = {
+    "conv.bias": "0",
+    "norm.weight": "0",
+    "norm.bias": "0",
+    "linear.bias": "0",
+    "attention.in_proj_bias": "0 in 3 groups",
+    "attention.out_proj.bias": "0",
+    "lstm.bias_ih_l0": "0 in 4 groups",
+    "lstm.bias_hh_l0": "0 in 4 groups",
+    f"normed.{WEIGHT}0": "0",
+    "token": "0",
+}
+
+
+def test_layers_weights_is_conv_and_linear_weights_and_nothing_one_dimensional():
+    records = report(Mixed(), layers="weights")
+    assert {r.name: str(r.where) for r in records if r.applied} == WEIGHTS
+    reasons = {r.name: r.reason for r in records if not r.applied}
+    assert reasons["norm.weight"] == reasons[f"normed.{WEIGHT}0"] == "one-dimensional (layers='weights')"
+    assert reasons["token"] == "not a weight of a conv or linear layer (layers='weights')"
+    assert reasons["embedding.weight"].startswith("embedding")
+    alone = torch.optim.SGD(Mixed().parameters(), lr=0.1)
+    report_ = riesz.attach(alone, metric=riesz.SobolevTilde(), layers="weights").report()
+    assert all(r.applied == (len(r.shape) > 1 and max(r.shape[0], 1) > 1) for r in report_)
+
+
+def test_layers_all_is_every_parameter_but_embeddings():
+    records = report(Mixed(), layers="all")
+    assert {r.name: str(r.where) for r in records if r.applied} == WEIGHTS | OTHERS
+    assert {r.name for r in records if not r.applied} == {"embedding.weight", "attention.bias_k", "attention.bias_v"}
+
+
+@pytest.mark.parametrize("metric", [riesz.SobolevTilde(0.1), riesz.ReweightedL2(2.0)], ids=str)
+def test_fused_projections_are_directed_one_by_one(metric):
+    model = nn.ModuleList([nn.MultiheadAttention(6, 2), nn.LSTM(4, 5)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    riesz.attach(optimizer, model, metric=metric, layers="all")
+    parts = {"in_proj_weight": 3, "in_proj_bias": 3, "weight_ih_l0": 4, "bias_hh_l0": 4}
+    wanted = {}
+    for name, parameter in model.named_parameters():
+        parameter.grad = torch.randn_like(parameter)
+        if name[2:] in parts:
+            wanted[name] = torch.cat([by_hand(metric, f) for f in parameter.grad.chunk(parts[name[2:]])])
+    optimizer.step()
+    assert len(wanted) == 4
+    for name, g in wanted.items():
+        assert relative_error(model.get_parameter(name).grad, g) <= 2e-6, name
+
+
 def test_a_weight_that_only_one_of_its_layers_is_chosen_for_is_left_alone_for_the_true_reason():
     model = nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), nn.Conv2d(4, 4, 3, bias=False), nn.Conv2d(2, 3, 1))
     model[1].weight = model[0].weight

@@ -55,7 +55,7 @@ REFUSED = {
     "exit on import": (EXIT_ON_IMPORT, [], r"does nothing when it is imported.*SystemExit\(0\)"),
     "mistake in the syntax": ("def train(attach, seed)\n", [], r"cannot be imported: SyntaxError: .*\(mine.py, line"),
     "error on import": ("{}['images']\n", [], r"cannot be imported: KeyError: 'images' \(.*mine.py, line \d+\)"),
-    "layers of no kind": (PLAIN, ["--set", "layers=every"], "layers: expected 'conv', 'all', got 'every'"),
+    "layers of no kind": (PLAIN, ["--set", "layers=every"], "layers: expected 'conv', 'weights', 'all', got 'every'"),
     "runs is a file": (PLAIN, ["--runs", "mine.py"], "mine.py"),
     "workers for a partial": (PARTIAL, ["--workers", "2"], "workers: expected 1.*is a partial"),
     "no workers": (PLAIN, ["--workers", "0"], "workers: expected 1 or more, got 0"),
