@@ -23,7 +23,8 @@ def results(arms: Arms) -> str:
         against = [arm.result.arm.baseline or ""] * several
         trials = f"{len(arm.result.scores)}/{arm.result.wanted}"
         rows.append([label, *against, trials, arm.train, f"{arm.mean} ± {arm.sd}", *_difference(arm)])
-    return markdown([*head, "p", "p, Holm", "detectable", "verdict"], rows)
+    family = max(one.family for arm in arms.values() if (one := arm.result.comparison))
+    return markdown([*head, "p", f"p, Holm for {family}", "detectable", "verdict"], rows)
 
 
 def _difference(arm: Arm) -> list[str]:

@@ -172,7 +172,7 @@ SETTINGS = {
 
 WORDS = ("better", "worse", "undecided")  # "same" has other uses
 DEFINED = (  # where a word is explained, or is the paper's
-    "Undecided means", "3. *Better* and *worse*", "- **Differences** are", "- **p, Holm**", "*Mean differences",
+    "Undecided means", "3. *Better* and *worse*", "- **Differences** are", "- **p, Holm for n**", "*Mean differences",
     "| CIFAR-10 with", "| Direction of",
 )  # fmt: skip
 
