@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from riesz_lab.config import OWN, Config
-from riesz_lab.errors import ConfigError
+from riesz_lab.errors import BadFileError, ConfigError
 from riesz_lab.experiments import (
     EXPERIMENTS,
     Arm,
@@ -335,3 +335,14 @@ def test_an_experiment_within_a_larger_one_is_left_out(tmp_path):
     store(tmp_path, asked)
     larger = replace(asked, arms=(*asked.arms, Arm("more", short(metric="reweighted-l2"), "SGD")), name="larger")
     assert all_experiments(Store(tmp_path).trials, [asked, larger]) == [larger]
+
+
+def test_a_stored_experiment_is_named_by_its_folder(tmp_path):
+    asked = two_arms(seeds=Seeds(count=2))
+    folder = asked.write(tmp_path)
+    assert experiment(str(folder)) == asked
+    (folder / "experiment.json").write_text('{"name": "two"}')
+    with pytest.raises(BadFileError, match=r"experiment\.json: not an experiment: .*arms"):
+        experiment(str(folder))
+    with pytest.raises(ConfigError, match=r"expected a name .* or a stored one by its folder, or your own"):
+        experiment(str(tmp_path))
