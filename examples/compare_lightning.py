@@ -47,4 +47,4 @@ def train(attach, seed, lr=0.05):
 if __name__ == "__main__":
     import riesz_lab
 
-    print("\n".join(riesz_lab.compare(train, seeds=3, score="accuracy", say=print).sentences))
+    print("\n".join(riesz_lab.compare(train, seeds=3, score="accuracy", say=print).answers))

@@ -8,18 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from riesz_lab.comparison import compare
     from riesz_lab.config import Config
     from riesz_lab.data.images.types import Data, Images
     from riesz_lab.data.scenes.labels import Labels
     from riesz_lab.data.scenes.scene import Scene, Scenes
+    from riesz_lab.experiments.compare import compare
     from riesz_lab.recipes import recipe
     from riesz_lab.store import Store
     from riesz_lab.training.hardware import Hardware
     from riesz_lab.training.trainer import Outcome, train
 
 _HOMES = {
-    "comparison": "compare",
+    "experiments.compare": "compare",
     "config": "Config",
     "data.images.types": "Data Images",
     "data.scenes.labels": "Labels",

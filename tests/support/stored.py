@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
+from riesz_lab.experiments import experiment
 from riesz_lab.store.files import append_row
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps import sweep
 from riesz_lab.training.update_recorder import BINS
 
 EVERY = (
@@ -20,7 +20,8 @@ EVERY = (
 
 def store_sweep(runs, name, trials=3, only=None):
     """Store the trials of a sweep; `only` limits the number of arms."""
-    chosen = sweep(name).with_trials(trials)
+    chosen = experiment(name).with_seeds(trials)
+    chosen.write(Path(runs))
     for arm in chosen.arms[:only]:
         for config in chosen.configs(arm):
             store_trial(runs, config)

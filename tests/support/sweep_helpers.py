@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab_helpers import small_config, small_data
+from riesz_lab.experiments import Arm, Experiment, Seeds
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps import Arm, Sweep
 
 
 def write(runs, config, score, status="finished"):
@@ -34,34 +34,32 @@ def short(**changes):
 
 def two_arms(**settings):
     arms = (Arm("SGD", short()), Arm("ours", short(metric="sobolev-tilde"), "SGD"))
-    return Sweep(**{"name": "two", "about": "", "reproduces": "", "arms": arms, "trials": 5, **settings})
+    return Experiment(**{"name": "two", "question": "does it help?", "arms": arms, **settings})
 
 
 def thirty():
     """Three arms, ten seeds: 30 trials of a few seconds."""
-    return Sweep(
+    return Experiment(
         name="thirty",
-        about="short trials",
-        reproduces="nothing",
+        question="short trials",
         arms=(
             Arm("SGD", short()),
             Arm("SobolevTilde", short(metric="sobolev-tilde"), "SGD"),
             Arm("ReweightedL2", short(metric="reweighted-l2"), "SGD"),
         ),
-        trials=10,
+        seeds=Seeds(count=10),
     )
 
 
 def six():
     arms = tuple(Arm(arm.label, replace(arm.config, epochs=2), arm.baseline) for arm in thirty().arms)
-    return replace(thirty(), arms=arms, trials=2)
+    return replace(thirty(), arms=arms, seeds=Seeds(count=2))
 
 
 def failing():
     """An arm that cannot be trained beside one that can."""
-    sweep = six().with_trials(1).only(["SobolevTilde"])
     broken = Arm("broken", short(batch_size=7, model="sweep_helpers:broken_network"), "SGD")
-    return Sweep(name="failing", about="one fails", reproduces="nothing", arms=(*sweep.arms, broken), trials=1)
+    return Experiment(name="failing", question="one fails", arms=(*six().arms[:2], broken), seeds=Seeds(count=1))
 
 
 def broken_network(channels, classes):
@@ -73,7 +71,7 @@ def exiting_network(channels, classes):
 
 
 def nine():
-    return thirty().with_trials(3)
+    return thirty().with_seeds(3)
 
 
 def crash(job, environment, log):

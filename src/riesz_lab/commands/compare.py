@@ -17,7 +17,7 @@ from riesz_lab.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from riesz_lab.commands.report import Format
-    from riesz_lab.comparison import Answer
+    from riesz_lab.experiments.answer import Answer
 
 USAGE = """usage: riesz compare FILE.py:FUNCTION [options]
 
@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> int:
     try:
         _run(options, _without_counts(arguments))
     except KeyboardInterrupt:
-        from riesz_lab.comparison.trials import STOPPED
+        from riesz_lab.experiments.compare import STOPPED
 
         print(f"riesz: {STOPPED}", file=sys.stderr)
         return 130
@@ -111,9 +111,10 @@ class Options:
 
 def _run(options: Options, command: list[str]) -> None:
     from riesz_lab.commands.report import format_of, write
-    from riesz_lab.comparison import compare
-    from riesz_lab.comparison.question import ask, list_trials
-    from riesz_lab.comparison.trials import Execution
+    from riesz_lab.experiments.compare import compare, where
+    from riesz_lab.experiments.dry_run import dry_run
+    from riesz_lab.experiments.function import reference_to
+    from riesz_lab.experiments.question import ask
     from riesz_lab.utils.importing import load_object
 
     name, output, runs = options.function, options.output, options.runs
@@ -128,10 +129,10 @@ def _run(options: Options, command: list[str]) -> None:
     asked["tune"] = [each for text in options.tune for each in text.split(",") if each]
     asked["higher_is_better"] = not options.lower_is_better
     if options.dry_run:
-        question = ask(function, **asked, settings=settings)
-        where = Execution(options.workers, options.threads, options.executor)
-        where.trains(question.function)
-        print(list_trials(question, runs, options.workers))
+        user, experiment = ask(function, **asked, settings=settings)
+        if not where(options.workers, options.threads, options.executor, runs).in_process:
+            reference_to(user.call)
+        print(dry_run(experiment, runs, options.workers))
         return
     silent = options.progress == "none"
     answer = compare(
@@ -147,46 +148,35 @@ def _run(options: Options, command: list[str]) -> None:
         command=shlex.join(["riesz", "compare", *command]),
         **settings,
     )
-    print(f"\n{printable(answer.text, keep=chr(10))}\n")
+    print(f"\n{printable(answer_text(answer), keep=chr(10))}\n")
     if answer.plan is not None:
         return
-    print(f"{statistics(answer)}\n")
-    write(output, _content(kind, answer, output, runs, f"Does a metric help {name}?"))
+    write(output, _content(kind, answer, output, f"Does a metric help {name}?"))
     if options.open and str(output) != "-":
         webbrowser.open(output.resolve().as_uri())
 
 
-def _content(kind: "Format", answer: "Answer", output: Path, runs: Path, title: str) -> str:
+def answer_text(answer: "Answer") -> str:
+    """The table first; then what an undecided arm would take, warnings, what to do next, and what it cost."""
+    from riesz_lab.report.table import format_result
+
+    shown = answer.answers if answer.plan is not None else [format_result(answer), *answer.explanations]
+    return "\n".join([*shown, *answer.warnings, "", *answer.next_steps, "", *answer.notes])
+
+
+def _content(kind: "Format", answer: "Answer", output: Path, title: str) -> str:
     """The page of the answer as text of that format."""
-    from riesz_lab.comparison.record import make_record
-    from riesz_lab.report.compare_page import compare_content, sequential_table
-    from riesz_lab.report.comparison_view import comparisons_csv, table_csv
     from riesz_lab.report.markdown import markdown
     from riesz_lab.report.page import html
-    from riesz_lab.store import Store
+    from riesz_lab.report.result_page import result_page
+    from riesz_lab.report.table import to_csv
 
-    judged = None if answer.verdicts is None else answer.verdicts.arms
     if kind == "csv":
-        return comparisons_csv([answer]) if judged is None else table_csv(sequential_table(judged, answer.percent))
-    store = Store(runs / answer.sweep.name)
-    # Trials of the function as it was before it was changed lie there too.
-    ids = {config.id for config in answer.sweep.all_configs()} | set(answer.tuned.ids if answer.tuned else ())
-    store.trials = [trial for trial in store.trials if trial.config.id in ids]
+        return to_csv([answer])
+    advice = [*answer.explanations, *answer.warnings, *answer.next_steps]
     home = None if str(output) == "-" else output.resolve().parent
-    page = compare_content(answer, store, title, record=make_record(answer), judged=judged, home=home)
+    page = result_page(answer, title, advice=advice, remarks=answer.notes, home=home)
     return html(page) if kind == "html" else markdown(page)
-
-
-def statistics(answer: "Answer") -> str:
-    """The table below the answer: of a fixed number of pairs, or of a sequence of looks, never of both."""
-    from riesz_lab.report.compare_page import sequential_table
-    from riesz_lab.report.comparison_view import format_comparisons
-    from riesz_lab.utils.tables import table
-
-    if answer.verdicts is None:
-        return format_comparisons(answer)
-    shown = sequential_table(answer.verdicts.arms, answer.percent)
-    return table(shown.head, [[cell.text for cell in row] for row in shown.cells()], right=shown.numbers)
 
 
 def _which_function(path: str) -> str:

@@ -64,11 +64,11 @@ def completions() -> dict[str, list[str]]:
     from riesz_lab.data.scenes.builtin import SCENES
     from riesz_lab.recipes import RECIPES
     from riesz_lab.report.figures import FIGURES
-    from riesz_lab.sweeps import SWEEPS
+    from riesz_lab.experiments import EXPERIMENTS
 
     names: dict[str, Iterable[str]] = {
         "train": RECIPES,
-        "sweep": SWEEPS,
+        "sweep": EXPERIMENTS,
         "figure": FIGURES,
         "runs": ("list", "compare", "export", "remove"),
         "data": ("list", "fetch", "verify", "pack", *DATASETS, *SCENES),

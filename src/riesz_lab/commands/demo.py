@@ -12,8 +12,9 @@ from typing import Any, Literal
 from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
+from riesz_lab.experiments import Arm, Experiment, Margin, Seeds
+from riesz_lab.experiments.experiment import ACCURACY
 from riesz_lab.recipes import recipe
-from riesz_lab.sweeps import Arm, Sweep, results
 from riesz_lab.utils.malloc import keep_freed_memory
 
 METRICS = {"ReweightedL2": "reweighted-l2", "SobolevTilde": "sobolev-tilde"}
@@ -23,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 """What makes the differences between pairs small: a rate that decays, and 4,000 test images; the paper swaps the splits
 of MNIST too."""
 PAIRS = 8
-MARGIN = 0.005
+MARGIN = Margin(0.005)
 """Half a point. Differences between pairs spread by 0.1 to 0.2 points, so eight pairs give an interval of less than 0.2
 points to either side: it excludes zero or half a point, whatever the difference is."""
 
@@ -49,31 +50,23 @@ def demo(
     """
     # After the help: importing torch takes seconds.
     from riesz_lab.commands.report import write
-    from riesz_lab.commands.sweep import Options
-    from riesz_lab.commands.sweep_stages import train_sweep
-    from riesz_lab.report.compare_page import compare_content
-    from riesz_lab.report.comparison_view import format_comparisons
+    from riesz_lab.commands.sweep import run_here
+    from riesz_lab.experiments.driver import Execution
     from riesz_lab.report.page import html
-    from riesz_lab.store import Store
+    from riesz_lab.report.result_page import result_page
+    from riesz_lab.report.table import format_result
 
     if seeds < 1:
         raise ConfigError(f"seeds: expected 1 or more, got {seeds}")
-    sweep = demo_sweep(seeds)
+    asked = demo_experiment(seeds)
     began = time.monotonic()
     # A thread each: batches this small gain little from a second.
-    options = Options(runs=runs, workers=workers, threads=1, progress=progress, retry_failed=True)
-    failed = train_sweep(sweep, options, again="the same command")
-    store = Store(runs / sweep.name)
-    table = results(sweep, store)
-    # Trials of other seeds, or of an earlier demo, may lie there too.
-    wanted = {config.id for config in sweep.all_configs()}
-    store.trials = [trial for trial in store.trials if trial.config.id in wanted]
-    print(f"\n{format_comparisons(table)}")
-    print(f"\n{time.monotonic() - began:.0f} s. Stored: {(runs / sweep.name).resolve()}")
-    target = runs / sweep.name / "report.html"
-    title = "Does a metric help a small CNN on 1,000 digits?"
-    write(target, html(compare_content(table, store, title, home=target.parent)))
-    return int(failed > 0)
+    done = run_here(asked, Execution(runs=runs, workers=workers, threads=1), progress, again="the same command")
+    print(f"\n{format_result(done.result)}")
+    print(f"\n{time.monotonic() - began:.0f} s. Stored: {(runs / asked.name).resolve()}")
+    target = runs / asked.name / "report.html"
+    write(target, html(result_page(done.result, "Does a metric help a small CNN on 1,000 digits?", home=target.parent)))
+    return int(bool(done.failed))
 
 
 def plain_config() -> Config:
@@ -81,11 +74,12 @@ def plain_config() -> Config:
     return replace(recipe("demo"), **SETTINGS)
 
 
-def demo_sweep(seeds: int) -> Sweep:
-    """The trials of the demo."""
+def demo_experiment(seeds: int) -> Experiment:
+    """What the demo asks."""
     base = plain_config()
     arms = [Arm(name, replace(base, metric=metric), "SGD") for name, metric in METRICS.items()]
-    about = "does a metric help a small CNN on 1,000 digits?"
-    return Sweep(
-        name=base.recipe, about=about, reproduces="", arms=(Arm("SGD", base), *arms), trials=seeds, margin=MARGIN
-    )
+    question = "does a metric help a small CNN on 1,000 digits?"
+    return Experiment(
+        name=base.recipe, question=question, arms=(Arm("SGD", base), *arms), score=ACCURACY, margin=MARGIN,
+        seeds=Seeds(count=seeds),
+    )  # fmt: skip

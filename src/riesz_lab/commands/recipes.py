@@ -1,11 +1,10 @@
 """`riesz recipes`: the list, and what each one costs."""
 
-from riesz_lab.commands.demo import METRICS, PAIRS, plain_config
 from riesz_lab.commands.parsing import parse
 from riesz_lab.data.sizes import images
 from riesz_lab.recipes import RECIPES
-from riesz_lab.sweeps.costs import MEASURED_ON, cpu_hours, format_hours, parameters
-from riesz_lab.utils.tables import print_table
+from riesz_lab.recipes.costs import MEASURED_ON, format_hours, hours, parameters
+from riesz_lab.utils.terminal import print_table
 
 
 def run(arguments: list[str]) -> int:
@@ -21,13 +20,9 @@ def _list() -> None:
         size = "?" if (trained := parameters(config)) is None else f"{trained:,}"
         method = (config.optimizer, f"{config.lr:g}", f"{config.batch_size}", f"{config.epochs}")
         steps = f"{config.epochs * -(-train // config.batch_size):,}"
-        cost = format_hours(cpu_hours(config))
+        cost = format_hours(hours(config))
         rows.append((name, config.dataset, f"{train:,}", config.model, size, *method, steps, cost))
     head = ("recipe", "data", "images", "model", "parameters", "optimizer", "lr", "batch", "epochs", "steps", "cost")
     print_table(head, rows, right=(2, 4, 6, 7, 8, 9, 10))
     print(f"cost: one trial on {MEASURED_ON}, evaluation included; a rough estimate.")
-    # The plain optimizer stands for all: a metric would have to be parsed, which imports torch.
-    trials, hours = PAIRS * (1 + len(METRICS)), cpu_hours(plain_config())
-    total = None if hours is None else trials * hours
-    print(f"`riesz demo` trains {trials} trials at settings of its own, one per core at a time: {format_hours(total)}.")
     print("Train one with: riesz train RECIPE --seed 0 [--metric sobolev-tilde]")

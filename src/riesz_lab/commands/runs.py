@@ -11,14 +11,14 @@ import tyro
 from riesz_lab.commands.parsing import parse
 from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError, LabError, printable, unknown
+from riesz_lab.experiments import read_experiments
 from riesz_lab.store import MADE_BY, STATUSES, Store, StoredTrial, export, open_store
-from riesz_lab.store.comparison import read_records
 from riesz_lab.store.selection import distinguishing, record, select
 from riesz_lab.store.store import grouped
 from riesz_lab.store.trial import lock
 from riesz_lab.training.progress import format_scores
 from riesz_lab.utils.amounts import count
-from riesz_lab.utils.tables import print_table
+from riesz_lab.utils.terminal import print_table
 
 Where = Annotated[
     tuple[str, ...],
@@ -62,18 +62,21 @@ def _list(where: Where = (), each: bool = False, runs: Runs = Path("runs")) -> i
     else:
         _list_groups(trials)
     print(f"{count(len(trials), 'trial')} in {runs}")
-    _print_comparisons(runs)
+    _print_experiments(runs)
     _print_broken(store)
     return 0
 
 
-def _print_comparisons(runs: Path) -> None:
-    """What `riesz compare` has answered."""
-    records, broken = read_records(runs)
-    for path, compared in records.items():
-        print(printable(f"\n{compared.function}, {compared.score} ({path}):", keep="\n"))
-        for line in (*compared.answers, *compared.warnings):
-            print(printable(f"  {line}"))
+def _print_experiments(runs: Path) -> None:
+    """What was asked; `riesz report` says what the trials answer."""
+    experiments, broken = read_experiments(runs)
+    rows = [
+        (each.name, each.question, str(len(each.arms)), str(each.comparisons), str(path))
+        for path, each in experiments.items()
+    ]
+    if rows:
+        print()
+        print_table(("experiment", "question", "arms", "comparisons", "stored"), rows, right=(2, 3))
     for path, reason in broken.items():
         print(printable(f"left out: {path} ({reason})"))
 

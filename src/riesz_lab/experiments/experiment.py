@@ -138,6 +138,8 @@ class Experiment:
                 raise ConfigError(f"arm {arm.label!r}: " + unknown("baseline", arm.baseline, labels))
         if self.seeds.count < 1 and not self.seeds.also:
             raise ConfigError(f"seeds: expected 1 or more, got {self.seeds.count}")
+        if self.seeds.crossed and not isinstance(self.stopping, Fixed):
+            raise ConfigError("seeds that are crossed: expected a fixed number of them, got another stopping rule")
         if isinstance(self.stopping, UntilSure) and self.stopping.budget < 3:
             raise ConfigError(f"budget: expected 3 or more pairs, got {self.stopping.budget!r}")
 

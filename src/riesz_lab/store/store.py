@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from riesz_lab.config import Config
@@ -50,6 +51,16 @@ class StoredTrial:
     def timing(self) -> list[Row]:
         """One row per epoch and session."""
         return read_rows(self.files.timing_file)
+
+    @property
+    def seconds(self) -> float:
+        """What it took, over all sessions."""
+        return sum(map(_seconds, self.timing()))
+
+    @property
+    def date(self) -> str:
+        """The day it was completed, such as 2026-03-01."""
+        return datetime.fromtimestamp(self.files.result_file.stat().st_mtime).strftime("%Y-%m-%d")
 
     def updates(self) -> list[Row]:
         """One row per epoch: what it did to each conv weight; empty for trials from before it was measured."""
@@ -120,6 +131,12 @@ def read_trial(path: Path) -> StoredTrial:
         raise BadFileError(f"{files.config_file} holds other settings than the directory's name says")
     result = read_result(files.result_file)
     return StoredTrial(path, config, result, None if result is not None else _failure(files.failure_file))
+
+
+def _seconds(row: Row) -> float:
+    """Seconds that a row of timing covers: a whole trial of a user's loop, an epoch of the lab's."""
+    steps = float(row.get("steps") or 0) * float(row.get("step_ms") or 0) / 1000
+    return float(row.get("seconds") or steps + float(row.get("eval_seconds") or 0))
 
 
 def _failure(file: Path) -> str | None:

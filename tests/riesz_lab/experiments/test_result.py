@@ -10,7 +10,6 @@ from riesz_lab.errors import BadFileError, ConfigError
 from riesz_lab.experiments import (
     EXPERIMENTS,
     Arm,
-    Experiment,
     Margin,
     Pilot,
     Score,
@@ -26,12 +25,7 @@ from riesz_lab.experiments.arm import with_settings
 from riesz_lab.experiments.stopping import look_at_pairs
 from riesz_lab.statistics.verdict import Verdict
 from riesz_lab.store import Store
-from sweep_helpers import short, write
-
-
-def two_arms(**settings):
-    arms = (Arm("SGD", short()), Arm("ours", short(metric="sobolev-tilde"), "SGD"))
-    return Experiment(**{"name": "two", "question": "does it help?", "arms": arms, **settings})
+from sweep_helpers import short, two_arms, write
 
 
 def store(runs, asked, gain=0.0, noise=0.0):

@@ -95,7 +95,7 @@ def test_the_first_screen_of_the_demo_is_its_answer(chromium, answer_page, devic
     folder = Path(os.environ.get("RIESZ_SCREENSHOTS", tmp_path))
     visit.page.screenshot(path=folder / f"answer-{device}.png")
     bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
-    assert visit.page.evaluate(bottom.format("#answer .findings")) < height
+    assert visit.page.evaluate(bottom.format("#answer table")) < height
     assert visit.page.evaluate(bottom.format("#figure-pairs .plot")) < height
     visit.assert_quiet()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 
 import pytest
@@ -39,24 +37,6 @@ def runs(tmp_path_factory):
     for chosen in (lams(), grid()):
         store(folder, chosen)
     return folder
-
-
-def test_a_given_sweep_has_the_table_that_the_sweep_command_prints(runs, tmp_path, riesz):
-    assert riesz("sweep", LAMS, "--runs", runs, "--table", "--output", "printed.csv")[0] == 0
-    assert riesz("report", runs, "--sweeps", LAMS, GRID, "-o", "page.csv")[0] == 0
-    printed, shown = (
-        list(csv.DictReader(io.StringIO((tmp_path / name).read_text()))) for name in ("printed.csv", "page.csv")
-    )
-    compared = {row["arm"]: row for row in printed if row["baseline"]}
-    of_lams = {row["method"]: row for row in shown if row["sweep"] == "own-lams"}
-    assert compared.keys() == of_lams.keys()
-    for arm, row in compared.items():
-        assert row["margin"] == "0.03"
-        assert row["family"] == "6"
-        for name in ("baseline", "difference", "p", "p_holm", "verdict", "sentence"):
-            assert of_lams[arm][name] == row[name]
-    # Nothing of what these sweeps have is compared a second time.
-    assert {row["sweep"] for row in shown} == {"own-lams", "own-grid"}
 
 
 def test_seeds_that_a_given_sweep_does_not_ask_for_are_not_its(tmp_path):

@@ -19,9 +19,8 @@ from riesz_lab.report.comparison_view import comparison_table, comparisons_csv
 from riesz_lab.report.figures import FIGURES
 from riesz_lab.report.labels import scale
 from riesz_lab.report.markdown import markdown
-from riesz_lab.store import Store
 from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps import SWEEPS, results, sweep, tuning
+from riesz_lab.sweeps import SWEEPS, results, sweep
 from stored import EVERY, change, store_sweep, store_trial
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "results"
@@ -292,35 +291,6 @@ def test_the_page_names_the_sweep_that_was_run_and_corrects_as_it_does(tmp_path)
     for label, comparison in printed.items():
         assert evidence.tables[0].comparisons[label].family == comparison.family == 8
         assert evidence.tables[0].comparisons[label].p_holm == comparison.p_holm
-
-
-def test_the_page_of_a_tuned_sweep_compares_and_corrects_as_the_command_line(tmp_path, riesz):
-    chosen = sweep("lambda-fashion-mini").with_trials(3).only(["lam = 1"])
-    how = tuning.Tuning(trials=1)
-    for config in tuning.search(chosen, how).all_configs():
-        best = {"identity": 1.0, "reweighted-l2(lam=1.0)": 0.5}.get(config.metric, 2.0) * recipe("fashion-cnn-mini").lr
-        store_trial(tmp_path / "runs", config, score=0.9 - abs(config.lr - best))
-    final = tuning.tuned(chosen, tuning.choices(chosen, how, Store(tmp_path / "runs")))
-    assert len({arm.config.lr for arm in final.arms}) == 3
-    for config in final.all_configs():
-        store_trial(tmp_path / "runs", config)
-        Trial(tmp_path / "runs", config).add_sweep(final.name, final.comparisons)
-    command = ("sweep", "lambda-fashion-mini", "--only", "lam = 1", "--trials", "3", "--tune-lr", "--tune-trials", "1")
-    assert riesz(*command, "--table", "--output", "printed.csv")[0] == 0
-    assert riesz("report", "runs", "-o", "page.csv")[0] == 0
-    printed, shown = (
-        list(csv.DictReader(io.StringIO((tmp_path / name).read_text()))) for name in ("printed.csv", "page.csv")
-    )
-    by_difference = {row["difference"]: row for row in shown if row["difference"]}
-    compared = [row for row in printed if row["difference"]]
-    assert len(compared) == len(by_difference) == 2
-    for row in compared:
-        page_row = by_difference[row["difference"]]
-        assert page_row["p_holm"] == row["p_holm"]
-        assert page_row["verdict"] == row["verdict"]
-        assert page_row["method"].startswith(row["arm"])
-        assert page_row["sweep"] == "lambda-fashion-mini, tuned rates"
-        assert row["family"] == "8"
 
 
 def test_without_a_record_no_sweep_is_named_and_the_correction_is_no_weaker(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from riesz_lab.comparison.display import LiveDisplay, make_display
+from riesz_lab.experiments.running.display import Live, make_display
 from riesz_lab.training import progress
 from riesz_lab.utils.terminal import can_redraw
 
@@ -17,16 +17,16 @@ from riesz_lab.utils.terminal import can_redraw
         ({"TERM": "dumb"}, False),
     ],
 )
-def test_displays_redraw_where_the_terminal_does(environment, redraws, monkeypatch):
+def test_displays_redraw_where_the_terminal_does(environment, redraws, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.delenv("JPY_PARENT_PID", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert can_redraw() is redraws
-    comparing, training = make_display(True, print), progress.make("auto")
+    comparing, training = make_display("auto", tmp_path, print), progress.make("auto")
     comparing.close()
     training.close()
-    assert isinstance(comparing, LiveDisplay) is redraws
+    assert isinstance(comparing, Live) is redraws
     assert isinstance(training, progress.Live) is redraws
 
 

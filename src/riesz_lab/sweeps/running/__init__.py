@@ -1,1 +1,0 @@
-"""Running a sweep's trials: driver, executors, workers, display."""
