@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from riesz_lab.data.scenes.labels import Labels
     from riesz_lab.data.scenes.scene import Scene, Scenes
     from riesz_lab.experiments.compare import compare
+    from riesz_lab.inspection.gradients import GradientModes, gradient_modes
     from riesz_lab.recipes import recipe
     from riesz_lab.store import Store
     from riesz_lab.training.hardware import Hardware
@@ -23,14 +24,15 @@ _HOMES = {
     "config": "Config",
     "data.images.types": "Data Images",
     "data.scenes.labels": "Labels",
+    "inspection.gradients": "GradientModes gradient_modes",
     "data.scenes.scene": "Scene Scenes",
     "recipes": "recipe",
     "store": "Store",
     "training.hardware": "Hardware",
     "training.trainer": "Outcome train",
 }
-__all__ = ["Config", "Data", "Hardware", "Images", "Labels", "Outcome", "Scene", "Scenes", "Store"]
-__all__ += ["compare", "recipe", "train"]
+__all__ = ["Config", "Data", "GradientModes", "Hardware", "Images", "Labels", "Outcome", "Scene", "Scenes", "Store"]
+__all__ += ["compare", "gradient_modes", "recipe", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from evidence import signs
+from evidence import signs, signs_predict
 from evidence.signs import PART_1, PART_3, Cell, chosen, left, search, tuning_trials
 from evidence.signs_table import complete, lines
 
@@ -88,3 +88,23 @@ def test_every_arm_can_be_built():
         for config in cell.arms.values():
             models.check(config.model, options=config.model_options)
             optimizers.check(config)
+
+
+def test_predictions_are_ranked_within_cells():
+    right = [([0.1, 0.2, 0.3, -0.5], [1.0, 2.0, 3.0, -1.0])] * 4
+    correlation, p = signs_predict.agreement(right, orders=999)
+    assert correlation == pytest.approx(1)
+    assert p == pytest.approx(0.001, abs=1e-3)
+    wrong = [(one, [-value for value in other]) for one, other in right]
+    assert signs_predict.agreement(wrong, orders=999) == (pytest.approx(-1), pytest.approx(1))
+    # Cells that differ as a whole, with arms in no order, predict nothing.
+    level = [([x, x, x + 1, x], [x, x + 1, x, x + 1]) for x in (0.0, 10.0, 20.0, 30.0)]
+    assert signs_predict.agreement(level, orders=999)[1] > 0.5
+
+
+def test_a_prediction_looks_at_an_early_moment_of_another_seed():
+    for cell in PART_1:
+        early = signs_predict.early(cell.arms["SGD"])
+        assert early.seed not in (*signs.SCREENING, *signs.CONFIRMING, *signs.TUNING)
+        steps = cell.arms["SGD"].epochs * -(-early.train_limit // early.batch_size)
+        assert early.max_steps == steps // 5

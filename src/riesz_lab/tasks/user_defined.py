@@ -39,7 +39,7 @@ class UserDefined(SupervisedTask):
     def __init__(self, config: Config, data_dir: Path, data: Callable[[], Any], context: Context):
         super().__init__(config, data_dir, data, context)
         randomness.seed_all(randomness.derived("initialisation", config.effective_init_seed))
-        model, (train, test), self.loss = _checked(data(), getattr(getattr(data, "func", data), "__name__", "build"))
+        model, (train, test), self.loss = checked(data(), getattr(getattr(data, "func", data), "__name__", "build"))
         self.train, self.test = _held_out(train, config.hold_out) if config.hold_out else (train, test)
         self.add_models({"model": model})
         self.higher_is_better = self.percent = self._classifies()
@@ -90,7 +90,7 @@ def _held_out(train: Any, count: int) -> tuple[Any, Any]:
     return Subset(train, order[count:]), Subset(train, order[:count])
 
 
-def _checked(built: Any, name: str) -> Any:
+def checked(built: Any, name: str) -> Any:
     try:
         model, (train, test), loss = built
         right = isinstance(model, nn.Module) and callable(loss) and len(train) > 0 and len(test) > 0
