@@ -6,10 +6,11 @@ refused where it would lose too many digits, and where `.grad` was written since
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
 from operator import add
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -23,6 +24,19 @@ from riesz.private_torch import write_counts
 
 MAX_ERROR = 0.02
 """The largest relative error of a recovered gradient that is still reported."""
+
+MARK = "_riesz_mark"
+"""The attribute of a directed gradient that holds its number. It is an int, which any checkpoint may hold."""
+
+_first_marks = count(0, 1 << 32)
+
+
+def _marked(gradients: Sequence[Tensor]) -> Sequence[int]:
+    """Number gradients, each with a number that no other ever gets."""
+    first = next(_first_marks)
+    marks = range(first, first + len(gradients))
+    deque(map(setattr, gradients, repeat(MARK), marks), maxlen=0)  # a loop that runs in C
+    return marks
 
 
 def _writes(gradient: Tensor) -> tuple[float, int]:
@@ -45,12 +59,13 @@ def _writes(gradient: Tensor) -> tuple[float, int]:
 class StepRecord:
     """What a step leaves behind: enough to recognise its gradients, nothing that keeps them alive.
 
-    Weak references, not ids: a gradient computed later may be given the id of one that was freed. One is made at every
-    step, so it is plain lists, made in C.
+    Gradients are numbered. Ids would not do: a gradient computed later may be given the id of one that was freed. Nor
+    weak references: torch refuses to swap a tensor that has one, as `Module.to` does under FSDP2. A record is made at
+    every step, so it is plain lists, made in C.
     """
 
     targets: Sequence[Target]
-    gradients: Sequence[ref[Tensor]]
+    marks: Sequence[int]
     versions: Sequence[float]
     addresses: Sequence[int]
     products: Sequence[Tensor] | None = None
@@ -58,11 +73,12 @@ class StepRecord:
     def recognises(self, index: int, gradient: Tensor) -> bool:
         """Whether it is the gradient that the step directed at this place, not written since."""
         writes = self.versions[index], self.addresses[index]
-        return self.gradients[index]() is gradient and writes == _writes(gradient)
+        return getattr(gradient, MARK, None) == self.marks[index] and writes == _writes(gradient)
 
     def already_directed(self, gradient: Tensor) -> bool:
         """Whether the gradient is one that the step directed, and was not written since."""
-        places = [index for index, reference in enumerate(self.gradients) if reference() is gradient]
+        own = getattr(gradient, MARK, None)
+        places = [index for index, mark in enumerate(self.marks) if mark == own]
         if any(math.isnan(self.versions[index]) for index in places):
             raise RuntimeError(
                 f"the closure was evaluated again and left a gradient in place, and torch {torch.__version__} does not "
@@ -72,13 +88,14 @@ class StepRecord:
 
     def merged_with(self, later: "StepRecord") -> "StepRecord":
         """This record and that of a later evaluation of the closure: what it computed again counts once, as of then."""
-        kept = [i for i, of in enumerate(self.gradients) if (g := of()) is not None and self.recognises(i, g)]
+        gradients = [target.parameter.grad for target in self.targets]
+        kept = [i for i, gradient in enumerate(gradients) if gradient is not None and self.recognises(i, gradient)]
         products = None
         if self.products is not None and later.products is not None:
             products = [*(self.products[i] for i in kept), *later.products]
         return StepRecord(
             [*(self.targets[i] for i in kept), *later.targets],
-            [*(self.gradients[i] for i in kept), *later.gradients],
+            [*(self.marks[i] for i in kept), *later.marks],
             [*(self.versions[i] for i in kept), *later.versions],
             [*(self.addresses[i] for i in kept), *later.addresses],
             products,
@@ -91,13 +108,13 @@ class StepRecord:
     @classmethod
     def of_plain(cls, targets: Sequence[Target], directed: Sequence[Tensor], addresses: Sequence[int]) -> "StepRecord":
         """The record of plain tensors whose addresses are known."""
-        return cls(targets, list(map(ref, directed)), write_counts(directed), addresses)
+        return cls(targets, _marked(directed), write_counts(directed), addresses)
 
     @classmethod
     def of_shards(cls, targets: Sequence[Target], directed: Sequence[Tensor], parts: Sequence[Tensor]) -> "StepRecord":
         """The record of DTensors whose local parts are known."""
         versions = map(add, write_counts(parts), write_counts(directed))
-        return cls(targets, list(map(ref, directed)), list(versions), list(map(Tensor.data_ptr, parts)))
+        return cls(targets, _marked(directed), list(versions), list(map(Tensor.data_ptr, parts)))
 
     @classmethod
     def of(
@@ -105,7 +122,7 @@ class StepRecord:
     ) -> "StepRecord":
         writes = list(map(_writes, directed))
         versions, addresses = [version for version, _ in writes], [address for _, address in writes]
-        return cls(targets, list(map(ref, directed)), versions, addresses, recorded)
+        return cls(targets, _marked(directed), versions, addresses, recorded)
 
 
 def diagnose(record: StepRecord, tensor_metric: Operator, metric: Operator, control: Control) -> Diagnoses:

@@ -304,3 +304,35 @@ def test_a_bad_setting_in_a_checkpoint_is_refused_when_it_is_loaded():
     state["param_groups"][0]["riesz_metric"] = "sobolef"
     with pytest.raises(ValueError, match="param group 0: metric: expected one of"):
         optimizer.load_state_dict(state)
+
+
+@pytest.fixture
+def swapping():
+    """Modules are converted by swapping the contents of their tensors, as FSDP2 does."""
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_a_model_may_be_converted_after_a_step(swapping, recording):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric=riesz.ReweightedL2())
+    attachment.recording = recording
+    for _ in range(3):  # by the slow path, then by the fast one
+        backward(model, 0)
+        optimizer.step()
+        model.double()
+        model.float()
+    if not recording:
+        with pytest.raises(RuntimeError, match="its gradient was changed after the step directed it"):
+            attachment.diagnostics()
+
+
+def test_a_directed_gradient_is_saved_and_loaded_like_any_other(tmp_path):
+    weight, optimizer = attached(lambda p: torch.optim.SGD(p, lr=0.1))
+    optimizer.step()
+    torch.save(weight.grad, tmp_path / "gradient.pt")
+    assert torch.equal(torch.load(tmp_path / "gradient.pt", weights_only=True), weight.grad)
+    assert torch.equal(copy.deepcopy(weight.grad), weight.grad)

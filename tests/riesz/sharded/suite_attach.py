@@ -382,6 +382,17 @@ def buffers_are_kept_for_the_last_set_of_gradients_and_go_with_the_attachment(wo
     assert kept() == before
 
 
+def a_model_is_converted_after_a_step(world: int) -> None:
+    """FSDP2 converts by swapping the contents of tensors, gradients among them."""
+    model = sharded_network(meshes(world)[0])
+    optimizer = optimizer_of(model)
+    for step in range(3):
+        backward(model, step)
+        optimizer.step()
+        model.double()
+        model.float()
+
+
 CHECKS = [
     training_equals_one_process,
     fully_sharded_and_tensor_parallel,
@@ -398,6 +409,7 @@ CHECKS = [
     any_memory_layout_of_the_shards_is_kept,
     schedules_change_the_metric_on_all_ranks,
     buffers_are_kept_for_the_last_set_of_gradients_and_go_with_the_attachment,
+    a_model_is_converted_after_a_step,
 ]
 
 
