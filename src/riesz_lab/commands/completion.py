@@ -62,9 +62,9 @@ def completions() -> dict[str, list[str]]:
     """The words that may follow each command: names first, then options."""
     from riesz_lab.data.images.builtin import DATASETS
     from riesz_lab.data.scenes.builtin import SCENES
+    from riesz_lab.experiments import EXPERIMENTS
     from riesz_lab.recipes import RECIPES
     from riesz_lab.report.figures import FIGURES
-    from riesz_lab.experiments import EXPERIMENTS
 
     names: dict[str, Iterable[str]] = {
         "train": RECIPES,
