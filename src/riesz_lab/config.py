@@ -191,17 +191,18 @@ class Config:
             # "sobolev-tilde" and "sobolev-tilde(lam=1.0)" are one metric, and must be one trial.
             object.__setattr__(self, "metric", MetricText(parse_metric(self.metric)))
 
-    @property
+    @functools.cached_property
     def effective_init_seed(self) -> int:
         return self.seed if self.init_seed is None else self.init_seed
 
-    @property
+    @functools.cached_property
     def effective_data_seed(self) -> int:
         return self.seed if self.data_seed is None else self.data_seed
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, for JSON."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
+        values = {name: getattr(self, name) for name in _defaults()}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     def describe(self) -> dict[str, Any]:
         """The settings for a reader: None where the loop is the user's, which does not read them."""
@@ -229,12 +230,12 @@ class Config:
                 return as_stored
         return cls(**values)
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """Twelve hex digits that stand for all settings, seeds included."""
         return _hash(self.chosen())
 
-    @property
+    @functools.cached_property
     def group(self) -> str:
         """The same without the seeds: trials of one group differ by chance alone."""
         return _hash({k: v for k, v in self.chosen().items() if k not in SEEDS})
