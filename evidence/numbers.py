@@ -57,6 +57,15 @@ class Difference:
     def verdict(self) -> str:
         return str(decide(self.comparison))
 
+    @property
+    def conclusion(self) -> str:
+        """The verdict; of "same", with the margin."""
+        return f"same within {self.margin}" if self.verdict == "same" else self.verdict
+
+    @property
+    def margin(self) -> str:
+        return f"{100 * self.comparison.margin:g} points"
+
     def __str__(self) -> str:
         return f"{self.size} ({self.interval})"
 
@@ -109,6 +118,10 @@ class Correlation(Difference):
     @property
     def verdict(self) -> str:
         return {"better": "higher", "worse": "lower"}.get(super().verdict, super().verdict)
+
+    @property
+    def margin(self) -> str:
+        return f"{self.comparison.margin:g}"
 
 
 class Arm(Difference):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -26,11 +26,11 @@ MARGIN = 0.01
 Layers = list[dict[str, Any]]
 
 
+@dataclass(frozen=True)
 class Filters:
-    """What is stored of the trained weights of an arm, by seed; a trial that diverged has nothing."""
+    """What is stored of the trained weights of an arm: the layers by seed; a trial that diverged has none."""
 
-    def __init__(self, arm: Arm):
-        self.by_seed = {seed: _layers(trial) for seed, trial in arm.result.trials.items()}
+    by_seed: Mapping[Hashable, Layers]
 
     def means(self, quantity: str, direction: str = "output") -> dict[Hashable, float | None]:
         """By seed, the mean over layers."""
@@ -47,9 +47,7 @@ class Filters:
 
     def in_both_directions(self) -> Filters:
         """Without the layers that are measured along one direction alone: the first has too few input channels."""
-        found = Filters.__new__(Filters)
-        found.by_seed = {seed: _in_both(layers) for seed, layers in self.by_seed.items()}
-        return found
+        return Filters({seed: _in_both(layers) for seed, layers in self.by_seed.items()})
 
     def own(self) -> dict[tuple[str, str], Correlation]:
         """By direction and quantity, the correlation itself, with its interval over seeds."""
@@ -60,9 +58,12 @@ class Filters:
         return found
 
 
+def filters_of(arm: Arm) -> Filters:
+    return Filters({seed: _layers(trial) for seed, trial in arm.result.trials.items()})
+
+
 def _layers(trial: StoredTrial) -> Layers:
-    file = trial.path / "regularity.json"
-    layers: Layers = json.loads(file.read_text()) if trial.status == "finished" else []
+    layers: Layers = json.loads((trial.path / "regularity.json").read_text()) if trial.status == "finished" else []
     return layers
 
 
@@ -81,7 +82,7 @@ def against_sgd(experiments: Mapping[str, Arms]) -> dict[tuple[str, str, str], C
     found = {}
     for (name, arms), quantity in product(experiments.items(), QUANTITIES):
         for arm in metrics(arms):
-            base, own = Filters(arms[arm.result.arm.baseline or ""]), Filters(arm)
+            base, own = filters_of(arms[arm.result.arm.baseline or ""]), filters_of(arm)
             key = name, arm.label, quantity
             found[key] = paired(base.means(quantity), own.means(quantity), margin=MARGIN)
     return {key: Correlation(", ".join(key), one) for key, one in holm(found).items()}
@@ -94,7 +95,7 @@ def against_reweighted(experiments: Mapping[str, Arms]) -> dict[tuple[str, str],
         partners = {_setting(arm): arm for arm in metrics(arms) if arm.metric == "ReweightedL2"}
         for arm in metrics(arms):
             if arm.metric == "SobolevTilde" and (partner := partners.get(_setting(arm))) is not None:
-                both = Filters(partner).means("order"), Filters(arm).means("order")
+                both = filters_of(partner).means("order"), filters_of(arm).means("order")
                 found[name, arm.label] = Correlation(f"order, {arm.name}", paired(*both, margin=MARGIN))
     return found
 
@@ -107,5 +108,5 @@ def _setting(arm: Arm) -> tuple[Config, float]:
 def more_alike_along_input(experiments: Mapping[str, Arms], plain: bool) -> str:
     """In how many arms, of SGD or with a metric, the level is higher along the input than along the output."""
     arms = [arm for arms in experiments.values() for arm in arms.values() if (arm.config.metric == "identity") == plain]
-    both = [Filters(arm).in_both_directions() for arm in arms]
+    both = [filters_of(arm).in_both_directions() for arm in arms]
     return f"{sum(one.mean('level', 'input') > one.mean('level') for one in both)} of {len(both)}"

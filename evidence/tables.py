@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from evidence.contrasts import KEPT, norm_kept
 from evidence.numbers import Arm, Arms, Correlation
-from evidence.regularity import DIRECTIONS, QUANTITIES, Filters
+from evidence.regularity import DIRECTIONS, QUANTITIES, filters_of
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -30,7 +30,7 @@ def results(arms: Arms) -> str:
 def _difference(arm: Arm) -> list[str]:
     if arm.result.comparison is None:
         return [""] * 5
-    return [str(arm), arm.p, arm.p_holm, arm.detectable, arm.verdict]
+    return [str(arm), arm.p, arm.p_holm, arm.detectable, arm.conclusion]
 
 
 def changes(arms: Arms, controlled: Arms) -> str:
@@ -50,7 +50,7 @@ def changes(arms: Arms, controlled: Arms) -> str:
     for label, change in norm_kept(arms, controlled).items():
         arm, kept = arms[label], controlled[label + KEPT]
         train = [each.train for each in (arm, kept, arms[arm.result.arm.baseline or ""])]
-        rows.append([label, str(arm), str(kept), str(change), change.verdict, *train, f"{arm.longer} times"])
+        rows.append([label, str(arm), str(kept), str(change), change.conclusion, *train, f"{arm.longer} times"])
     return markdown(head, rows)
 
 
@@ -69,10 +69,10 @@ def filters(experiments: Mapping[str, Arms], compared: Mapping[tuple[str, str, s
         for label, arm in arms.items():
             if name.endswith("controls") and arm.config.control == "none":
                 continue  # it stands in its own experiment
-            own, cells = Filters(arm), [name, label]
+            own, cells = filters_of(arm), [name, label]
             for quantity in QUANTITIES:
                 one = compared.get((name, label, quantity))
-                cells += [f"{own.mean(quantity):+.4f}", f"{one}, {one.verdict}" if one else ""]
+                cells += [f"{own.mean(quantity):+.4f}", f"{one}, {one.conclusion}" if one else ""]
             rows.append([*cells, own.beyond_random])
     return markdown(head, rows)
 
@@ -92,7 +92,7 @@ def plain_filters(experiments: Mapping[str, Arms]) -> str:
         *(f"{quantity}, {direction}" for direction in DIRECTIONS for quantity in QUANTITIES),
     ]
     rows = [
-        [name, label, *map(str, Filters(arm).in_both_directions().own().values())]
+        [name, label, *map(str, filters_of(arm).in_both_directions().own().values())]
         for name, arms in experiments.items()
         for label, arm in arms.items()
         if arm.config.metric == "identity"

@@ -10,12 +10,14 @@ import pytest
 from evidence import contrasts, results
 from evidence.numbers import Group, arms_of, group
 
+from riesz_lab.experiments import result
+from riesz_lab.store import Store
 from stored import change, store_trial
 
 
 def store(runs, name, gains, base=0.8, spread=0.00005):
     """Every trial of an experiment; `gains` are those of the arms over `base`, by label."""
-    experiment = results.read().results[name].experiment
+    experiment = results.judge([]).results[name].experiment
     for arm in experiment.arms:
         rng, configs = random.Random(arm.label), experiment.configs(arm)
         noise = [rng.gauss(0.0, spread) for _ in configs]
@@ -26,7 +28,7 @@ def store(runs, name, gains, base=0.8, spread=0.00005):
 
 
 def read(runs, name):
-    return arms_of(results.read(runs).results[name])
+    return arms_of(result(results.judge([]).results[name].experiment, Store(runs)))
 
 
 def test_verdicts_are_counted_and_their_range_is_of_the_differences(tmp_path):
@@ -52,7 +54,7 @@ def test_a_contrast_is_taken_seed_by_seed_and_corrected_for_both_metrics(tmp_pat
 
 def test_pairs_that_diverged_have_no_part_in_a_contrast(tmp_path):
     store(tmp_path, "regimes", {})
-    experiment = results.read().results["regimes"].experiment
+    experiment = results.judge([]).results["regimes"].experiment
     sgd = experiment.configs(experiment["b8 lr 0.1 SGD"])[0]
     change(store_trial(tmp_path, sgd), "result.json", status="diverged", last=None, best=None)
     assert contrasts.small_batches(read(tmp_path, "regimes"))["SobolevTilde"].comparison.n == 4

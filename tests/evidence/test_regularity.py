@@ -8,6 +8,8 @@ import pytest
 from evidence import regularity, results
 from evidence.numbers import arms_of
 
+from riesz_lab.experiments import result
+from riesz_lab.store import Store
 from stored import store_trial
 
 MNIST = "lambda-mnist"
@@ -15,13 +17,13 @@ MNIST = "lambda-mnist"
 
 def store(runs, layers_of, seeds=range(5)):
     """Trials of the MNIST experiment; `layers_of(label, seed)` are the layers that were measured, None for no trial."""
-    experiment = results.read().results[MNIST].experiment
+    experiment = results.judge([]).results[MNIST].experiment
     for arm in experiment.arms:
         for config in experiment.configs(arm):
             if config.seed in seeds and (layers := layers_of(arm.label, config.seed)) is not None:
                 path = store_trial(runs, config)
                 (path / "regularity.json").write_text(json.dumps(layers))
-    return {MNIST: {label: arm for label, arm in arms_of(results.read(runs).results[MNIST]).items() if arm.trials}}
+    return {MNIST: {label: arm for label, arm in arms_of(result(experiment, Store(runs))).items() if arm.trials}}
 
 
 def layer(order, level=0.0, direction="output", name="conv", p=0.5):
@@ -62,7 +64,7 @@ def test_sobolev_tilde_meets_reweighted_l2_at_the_same_lam(tmp_path):
     ((key, one),) = regularity.against_reweighted(experiments).items()  # lam = 20 has no partner
     assert key == (MNIST, "SobolevTilde lam = 5, as scale")
     assert (one.comparison.difference, one.comparison.wins) == (pytest.approx(0.021), 3)
-    beyond = [regularity.Filters(arm).beyond_random for arm in experiments[MNIST].values()]
+    beyond = [regularity.filters_of(arm).beyond_random for arm in experiments[MNIST].values()]
     assert beyond == ["3 of 3", "0 of 3", "0 of 3"]
 
 
@@ -79,7 +81,7 @@ def test_input_and_output_are_compared_over_the_same_layers(tmp_path):
     experiments = store(tmp_path, layers, seeds=range(3))
     assert regularity.more_alike_along_input(experiments, plain=True) == "1 of 1"
     assert regularity.more_alike_along_input(experiments, plain=False) == "0 of 1"
-    sgd = regularity.Filters(experiments[MNIST]["SGD (lam = 0)"])
+    sgd = regularity.filters_of(experiments[MNIST]["SGD (lam = 0)"])
     assert sgd.mean("level") == pytest.approx(-0.1)  # of all layers
     own = sgd.in_both_directions().own()
     assert own["output", "level"].comparison.difference == pytest.approx(0.1)
