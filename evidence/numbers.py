@@ -60,11 +60,8 @@ class Difference:
     @property
     def conclusion(self) -> str:
         """The verdict; of "same", with the margin."""
-        return f"same within {self.margin}" if self.verdict == "same" else self.verdict
-
-    @property
-    def margin(self) -> str:
-        return f"{100 * self.comparison.margin:g} points"
+        margin = format_margin(self.comparison.margin, self.unit)
+        return f"same within {margin}" if self.verdict == "same" else self.verdict
 
     def __str__(self) -> str:
         return f"{self.size} ({self.interval})"
@@ -118,10 +115,6 @@ class Correlation(Difference):
     @property
     def verdict(self) -> str:
         return {"better": "higher", "worse": "lower"}.get(super().verdict, super().verdict)
-
-    @property
-    def margin(self) -> str:
-        return f"{self.comparison.margin:g}"
 
 
 class Arm(Difference):

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from evidence import TRIALS, reproduce, results
+from evidence import EXPERIMENTS, TRIALS, reproduce, results
 from evidence.collect import collect
 from safetensors.torch import save_file
 
+from riesz_lab import cli
 from riesz_lab.errors import LabError
 from riesz_lab.store import Store
 from stored import store_trial
@@ -100,3 +101,10 @@ def test_arms_of_the_protocol_have_the_ids_of_the_trials_run_before_it():
     text = (TRIALS.parent / "PROTOCOL.md").read_text()
     for label in ("SGD (lam = 0)", "ReweightedL2 lam = 1", "SobolevTilde lam = 5, as scale"):
         assert arms[label].arm.config.id in text
+
+
+def test_the_table_of_an_experiment_is_printed_by_its_folder(capsys):
+    assert cli.main(["sweep", str(EXPERIMENTS / "tuned-fashion"), "--table", "--runs", str(TRIALS)]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("SGD + SobolevTilde"))
+    printed = "same within 0.20 points 89.26 (0.09) +0.084 -0.002 to +0.171 5 lr=0.01 0.088"
+    assert " ".join(row.split()[3:]) == printed
