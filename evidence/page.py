@@ -19,6 +19,7 @@ from evidence import TRIALS, figures
 from evidence.names import names
 from evidence.numbers import StaleSentenceError
 from evidence.results import Evidence, read
+from riesz_lab.errors import LabError
 from riesz_lab.utils.amounts import count
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +54,11 @@ def files(trials: Path = TRIALS) -> dict[str, bytes]:
 
 
 def main(arguments: list[str]) -> int:
-    wanted = files()
+    try:
+        wanted = files()
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 1
     if arguments == ["--check"]:
         stale = [name for name, content in wanted.items() if _read(DOCS / name) != content]
         print(f"docs/{', docs/'.join(stale)}: not what the trials say; run `make evidence`" if stale else "up to date")

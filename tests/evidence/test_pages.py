@@ -118,6 +118,17 @@ def test_a_word_that_no_longer_holds_stops_the_page(stored, experiment, label, b
         page.pages(changed(stored, group, by))
 
 
+def test_nothing_is_written_if_a_sentence_does_not_hold(tmp_path, monkeypatch, capsys):
+    def files():
+        raise StaleSentenceError("evidence.md, line 3: it does not hold")
+
+    monkeypatch.setattr(page, "files", files)
+    monkeypatch.setattr(page, "DOCS", tmp_path)
+    assert page.main([]) == 1
+    assert capsys.readouterr().err == "evidence.md, line 3: it does not hold\n"
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_trial_that_is_missing_stops_the_page(stored):
     with pytest.raises(StaleSentenceError, match=r"regimes.*: 1 trial missing"):
         page.pages(results.judge([trial for trial in stored.trials if trial.config.id != "025ca55021bb"]))
