@@ -1,10 +1,10 @@
-"""Sweeps as users write them, for `--sweeps own_sweeps:NAME`: each has arms that the paper's figures leave out."""
+"""Experiments as users write them, for `--sweeps own_sweeps:NAME`: each has arms that the paper's figures leave out."""
 
 from dataclasses import replace
 
+from riesz_lab.experiments import Arm, Experiment, Margin, Seeds
+from riesz_lab.experiments.library.paper import methods
 from riesz_lab.recipes import recipe
-from riesz_lab.sweeps import Arm, Sweep
-from riesz_lab.sweeps.paper import methods
 
 
 def lams():
@@ -19,7 +19,7 @@ def lams():
         Arm("plain, faster", faster, "plain"),
         Arm("mean 2, faster", replace(faster, metric="reweighted-l2(lam=2)"), "plain, faster"),
     )
-    return Sweep(name="own-lams", about="how much", reproduces="", arms=arms, trials=3, margin=0.03)
+    return Experiment(name="own-lams", question="how much", arms=arms, seeds=Seeds(count=3), margin=Margin(0.03))
 
 
 def norms():
@@ -48,4 +48,4 @@ def grid():
         Arm("batch 64", replace(base, batch_size=64, lr=0.1)),
         Arm("other data", replace(base, dataset="camvid", lr=0.1)),
     ]
-    return Sweep(name="own-grid", about="where", reproduces="", arms=tuple(arms), trials=3)
+    return Experiment(name="own-grid", question="where", arms=tuple(arms), seeds=Seeds(count=3))

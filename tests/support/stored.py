@@ -25,7 +25,6 @@ def store_sweep(runs, name, trials=3, only=None):
     for arm in chosen.arms[:only]:
         for config in chosen.configs(arm):
             store_trial(runs, config)
-            Trial(runs, config).add_sweep(chosen.name, chosen.comparisons)
     return Path(runs)
 
 

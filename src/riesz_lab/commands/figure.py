@@ -43,8 +43,8 @@ def _draw(
         output: the file to write, .svg, .png or .pdf; NAME.svg if not given.
         sweeps: draw these sweeps too; your own: package.module:function.
     """
-    from riesz_lab.report import drawing, report
-    from riesz_lab.report.evidence import ReportData
+    from riesz_lab.report import drawing
+    from riesz_lab.report.data import ReportData, read
     from riesz_lab.report.figures import FIGURES
     from riesz_lab.store import Store
 
@@ -53,7 +53,7 @@ def _draw(
     if kind not in drawing.FORMATS:
         raise ConfigError(f"expected output as a name that ends in .svg, .png or .pdf, got {str(target)!r}")
     entry = FIGURES[name]
-    figure = entry.make(ReportData(Store()) if entry.needs == "nothing" else report.read(*folders, sweeps=sweeps))
+    figure = entry.make(ReportData(Store()) if entry.needs == "nothing" else read(*folders, sweeps=sweeps))
     if figure is None:
         raise LabError(f"figure {name!r} has no data below {', '.join(map(str, folders))}; it needs {entry.needs}")
     atomic.write_bytes(target, drawing.picture(figure, kind))

@@ -12,14 +12,14 @@ from riesz_lab.utils import atomic
 from riesz_lab.utils.amounts import file_size
 
 if TYPE_CHECKING:
-    from riesz_lab.report.evidence import ReportData
+    from riesz_lab.report.data import ReportData
 
 Format = Literal["html", "md", "csv"]
 ENDINGS: dict[Format, tuple[str, ...]] = {"html": (".html", ".htm"), "md": (".md", ".markdown"), "csv": (".csv",)}
 
 
 def run(arguments: list[str]) -> int:
-    about = "Make one self-contained page of stored trials: conclusions, tables, figures."
+    about = "Make one self-contained page of stored trials: verdicts, tables, figures."
     about += " The same trials give the same page."
     parse(_report, arguments, prog="riesz report", description=about)
     return 0
@@ -38,30 +38,30 @@ def _report(
     Args:
         folders: folders of trials, and of benchmark results (CSV).
         output: the file to write, or - for the screen; report.html, report.md or report.csv if not given.
-        format: html, md (Markdown), or csv (one row per comparison); by the file's ending if not given.
+        format: html, md (Markdown), or csv (one row per arm); by the file's ending if not given.
         title: heading of the page.
-        margin: the largest difference that does not matter, for trials of no sweep; sweeps have their own.
-        sweeps: compare trials as these sweeps define; your own: package.module:function.
+        margin: the largest difference that does not matter, for trials of no experiment; experiments have their own.
+        sweeps: compare trials as these define, stored with the trials or not; your own: package.module:function.
     """
-    from riesz_lab.report import report
+    from riesz_lab.report.data import read
 
     chosen = format_of(output, format)
     if chosen == "html" and str(output) == "-" and sys.stdout.isatty():
-        raise ConfigError("expected a file for a page of megabytes: -o report.html; for the screen: --format md -o -")
+        raise ConfigError("expected a file for a page: -o report.html; for the screen: --format md -o -")
     target = output or Path(f"report.{chosen}")
-    write(target, content(chosen, report.read(*folders, margin=margin, sweeps=sweeps), target, title))
+    write(target, content(chosen, read(*folders, margin=margin, sweeps=sweeps), target, title))
 
 
-def content(chosen: Format, evidence: "ReportData", target: Path, title: str) -> str:
+def content(chosen: Format, data: "ReportData", target: Path, title: str) -> str:
     """The report as text of that format."""
-    from riesz_lab.report.comparison_view import comparisons_csv
     from riesz_lab.report.markdown import markdown
     from riesz_lab.report.page import html
     from riesz_lab.report.report import build
+    from riesz_lab.report.table import to_csv
 
     if chosen == "csv":
-        return comparisons_csv(evidence.tables)
-    page = build(evidence, None if str(target) == "-" else target.resolve().parent, title)
+        return to_csv(data.results)
+    page = build(data, None if str(target) == "-" else target.resolve().parent, title)
     return html(page) if chosen == "html" else markdown(page)
 
 

@@ -1,7 +1,7 @@
 """What a report is made of: results, and the trials' files, each read once however many figures show it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError, LabError
-from riesz_lab.experiments import Experiment, Margin, Result, all_experiments, experiment, read_experiments, result
+from riesz_lab.experiments import (
+    EXPERIMENTS,
+    ArmResult,
+    Experiment,
+    Margin,
+    Result,
+    all_experiments,
+    experiment,
+    read_experiments,
+    result,
+)
 from riesz_lab.experiments.arm import method, setting
 from riesz_lab.experiments.margin import DEFAULT_MARGIN
-from riesz_lab.report.benchmarks import Measurement
-from riesz_lab.report.benchmarks import read as read_measurements
-from riesz_lab.report.labels import REST, by_number, rank
+from riesz_lab.report.benchmarks import Measurement, read_measurements
+from riesz_lab.report.labels import REST, by_number, is_as_published, rank
 from riesz_lab.store import MADE_BY, Store, StoredTrial
 
 Array = NDArray[np.float64]
@@ -78,11 +87,16 @@ class ReportData:
     """A store, what its trials say, and benchmark results."""
 
     store: Store
-    results: list[Result] = field(default_factory=list)  # of stored and given experiments, then of trials of none
-    given: list[Result] = field(default_factory=list)  # those that the user named
+    asked: list[Result] = field(default_factory=list)  # of the experiments that the user named, then of stored ones
+    loose: list[Result] = field(default_factory=list)  # of trials that belong to none
     benchmarks: Sequence[Measurement] = ()
+    commands: Mapping[str, str] = field(default_factory=dict)  # what `riesz sweep` calls an experiment, by its id
     broken: Mapping[Path, str] = field(default_factory=dict)  # records of experiments that cannot be read
     files: Files = field(default_factory=Files)
+
+    @property
+    def results(self) -> list[Result]:
+        return [*self.asked, *self.loose]
 
     @property
     def of_recipes(self) -> list[Result]:
@@ -97,6 +111,22 @@ class ReportData:
     def named(self, *names: str) -> list[Result]:
         """The results of these experiments, in full or small form."""
         return [found for found in self.results if found.experiment.name.removesuffix("-mini") in names]
+
+    def parts(self, key: Callable[[Config], Config], *beside: str) -> list[Result]:
+        """The asked results that are not built in, each divided by what `key` makes of the settings of an arm.
+
+        For the paper's figures and tables: controls, directions and layers that these do not have are left out. So is a
+        part whose trials are all in another, or in a built-in one that is drawn `beside` them: experiments share
+        trials, and those of controls repeat what they control.
+        """
+        own = [found for found in self.asked if found.experiment.name not in EXPERIMENTS and not is_own(found)]
+        divided = [part for found in own for part in _divide(found, key)]
+        kept, drawn = [], [_ids(found) for found in self.named(*beside)]
+        for part in sorted(divided, key=lambda part: -len(_ids(part))):
+            if not any(_ids(part) <= ids for ids in drawn):
+                kept.append(part)
+                drawn.append(_ids(part))
+        return [part for part in divided if any(part is one for one in kept)]
 
     @cached_property
     def settings(self) -> dict[Config, Methods]:
@@ -135,7 +165,7 @@ def read(*folders: Path | str, margin: float = DEFAULT_MARGIN.size, sweeps: Iter
     """
     if not 0 < margin < float("inf"):
         raise ConfigError(f"expected margin above 0, in the unit of the scores, got {margin!r}")
-    named = [experiment(name) for name in sweeps]
+    named = {name: experiment(name) for name in sweeps}
     paths = [Path(folder) for folder in folders]
     for path in paths:
         if not path.is_dir():
@@ -146,17 +176,37 @@ def read(*folders: Path | str, margin: float = DEFAULT_MARGIN.size, sweeps: Iter
     store = _with_known_metrics(Store(*paths))
     if not store.trials and not store.broken and not broken and not measurements:
         raise LabError(f"no trial is stored below {', '.join(map(str, paths))}; {MADE_BY}")
-    return report_data(store, list(stored.values()), named, margin=margin, benchmarks=measurements, broken=broken)
+    commands = {each.id: name for name, each in named.items()}
+    more = {"benchmarks": measurements, "broken": broken, "commands": commands}
+    return report_data(store, stored.values(), named.values(), margin=margin, **more)
 
 
 def report_data(
-    store: Store, stored: Iterable[Experiment] = (), named: Iterable[Experiment] = (), *, margin: float, **more: Any
+    store: Store,
+    stored: Iterable[Experiment] = (),
+    named: Iterable[Experiment] = (),
+    *,
+    margin: float = DEFAULT_MARGIN.size,
+    **more: Any,
 ) -> ReportData:
     """The results that a store allows: of experiments that were named or stored, then of trials of none."""
-    named = list(named)
+    named, stored = list(named), list(stored)
     others = [each for each in all_experiments(store.trials, [*named, *stored], Margin(margin)) if each not in named]
-    given = [result(each, store) for each in named]
-    return ReportData(store, [*given, *(result(each, store) for each in others)], given, **more)
+    found = [result(each, store) for each in (*named, *others)]
+    known = len(named) + sum(each in stored for each in others)
+    return ReportData(store, found[:known], found[known:], **more)
+
+
+def _divide(found: Result, key: Callable[[Config], Config]) -> list[Result]:
+    parts: dict[Config, dict[str, ArmResult]] = {}
+    for label, each in found.arms.items():
+        if each.trials and is_as_published(each.arm.config) and not each.arm.config.hold_out:
+            parts.setdefault(key(each.arm.config), {})[label] = each
+    return [replace(found, arms=arms) for arms in parts.values()]
+
+
+def _ids(part: Result) -> set[str]:
+    return {trial.config.id for each in part.arms.values() for trial in each.trials.values()}
 
 
 def _with_known_metrics(store: Store) -> Store:

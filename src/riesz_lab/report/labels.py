@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from riesz_lab.config import OWN, Config
-from riesz_lab.sweeps.methods import OPTIMIZERS
+from riesz_lab.experiments.arm import OPTIMIZERS
 from riesz_lab.utils.amounts import count
 
 DATASETS = {

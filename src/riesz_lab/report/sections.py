@@ -81,7 +81,7 @@ def step_times(arms: Methods, baselines: Mapping[str, str | None], files: Files)
     medians = {label: statistics.median(of_arm) for label, of_arm in times.items()}
     rows: list[list[Cell | str]] = []
     for label, median in medians.items():
-        plain = medians.get(baselines.get(label) or label)
+        plain = medians.get(baselines.get(label) or "")
         ratio = number(median / plain if plain else None, ".2f")
         rows.append([label, number(len(times[label])), number(median, ".2f"), ratio])
     return rows

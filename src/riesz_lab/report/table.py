@@ -27,7 +27,8 @@ class Row:
     experiment: str
     arm: str
     baseline: str | None
-    verdict: str  # better, worse, same, undecided; empty without a baseline
+    role: str  # compared, baseline, or not compared: nothing is its baseline where none was run
+    verdict: str  # better, worse, same, undecided; empty unless it is compared
     reason: str  # what the verdict rests on, beside interval and margin
     score: str
     unit: str  # of differences as they are printed: points, or that of the score
@@ -92,10 +93,15 @@ def _row(result: Result, each: ArmResult) -> Row:
     if (judged := each.judged) is not None:
         numbers |= {"pairs": judged.n, "margin": judged.margin}
         numbers |= {"difference": judged.difference} if judged.n else {}
+    role = "compared"
+    if each.judged is None:
+        is_baseline = any(other.arm.baseline == each.arm.label for other in result.arms.values())
+        role = "baseline" if is_baseline or config.metric == "identity" else "not compared"
     return Row(
         experiment=result.experiment.name,
         arm=each.arm.label,
         baseline=each.arm.baseline,
+        role=role,
         verdict="" if each.verdict is None else str(each.verdict),
         reason=each.reason,
         score=f"{result.which} {result.score.name}",
@@ -158,7 +164,7 @@ def _verdict(row: Row) -> Cell:
     """Same is never said without its margin."""
     if row.verdict == Verdict.SAME and row.margin is not None:
         return Cell(f"same within {format_margin(row.margin, row.unit)}", kind="same")
-    return Cell(row.verdict or "baseline", kind=row.verdict)
+    return Cell(row.verdict or row.role, kind=row.verdict)
 
 
 def _score(row: Row) -> Cell:

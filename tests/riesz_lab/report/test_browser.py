@@ -15,7 +15,9 @@ from browsing import Visit, browser
 from hostile_strings import HOSTILE, infected_store
 from riesz_lab import recipes
 from riesz_lab.commands import demo
-from riesz_lab.report import page, report
+from riesz_lab.report import page
+from riesz_lab.report.data import read
+from riesz_lab.report.report import build
 from stored import EVERY, store_sweep
 
 CONTRAST = """() => {
@@ -71,7 +73,7 @@ def answer_page(demo_runs):
 def demo_page(demo_runs):
     """The full report of the demo's trials."""
     file = demo_runs / "full.html"
-    file.write_text(page.html(report.build(report.read(demo_runs), demo_runs)), encoding="utf-8")
+    file.write_text(page.html(build(read(demo_runs), demo_runs)), encoding="utf-8")
     return file
 
 
@@ -239,7 +241,7 @@ def test_every_figure_of_a_full_report_is_drawn(chromium, tmp_path):
     for name in EVERY:
         store_sweep(tmp_path / "runs", name, trials=2)
     file = tmp_path / "report.html"
-    file.write_text(page.html(report.build(report.read(tmp_path / "runs"), tmp_path)))
+    file.write_text(page.html(build(read(tmp_path / "runs"), tmp_path)))
     visit = Visit(chromium, file, width=390)
     visit.scroll_through()
     assert visit.page.locator("figure").count() >= 12
@@ -249,7 +251,7 @@ def test_every_figure_of_a_full_report_is_drawn(chromium, tmp_path):
 def test_hostile_strings_run_nothing(chromium, tmp_path):
     assert len(HOSTILE) >= 20
     runs = infected_store(tmp_path / "runs")
-    written = page.html(report.build(report.read(runs), tmp_path))
+    written = page.html(build(read(runs), tmp_path))
     # The strings are in the page, so that there was something to run.
     assert sum(marker in written for marker in (f"evil{i}" for i in range(len(HOSTILE)))) >= 20
     file = tmp_path / "report.html"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from riesz_lab.report import report
+from riesz_lab.experiments import experiment
+from riesz_lab.report.data import read
 from riesz_lab.report.drawing import picture
 from riesz_lab.report.figures.regimes import regime_maps, regimes
-from riesz_lab.store.trial import Trial
-from riesz_lab.sweeps import sweep
+from riesz_lab.statistics.verdict import Verdict, decide
 from stored import change, store_trial
 
 SHIFT = {0: 0.0, 1: 0.004, 2: -0.004}
@@ -28,33 +28,33 @@ def scores(config):
 
 
 @pytest.fixture
-def evidence(tmp_path):
-    chosen = sweep("regimes-mini").with_trials(3).only(["b8 "])
+def data(tmp_path):
+    chosen = experiment("regimes-mini").with_seeds(3).only(["b8 "])
+    chosen.write(tmp_path)
     for config in chosen.all_configs():
         path = store_trial(tmp_path, config, epochs=1, score=scores(config))
-        Trial(tmp_path, config).add_sweep(chosen.name, chosen.comparisons)
         if config.metric != "identity" and config.lr == 0.1 and config.seed < 3:
             change(path, "result.json", status="diverged", last=None)
-    return report.read(tmp_path)
+    return read(tmp_path)
 
 
-def test_a_gain_that_a_larger_rate_gives_too_is_none_against_the_best_rate(evidence):
-    same, to_best = regime_maps(evidence.tables_of("regimes")[0])[:2]
+def test_a_gain_that_a_larger_rate_gives_too_is_none_against_the_best_rate(data):
+    same, to_best = regime_maps(data.named("regimes")[0])[:2]
     assert (same.against, to_best.against) == ("SGD at the same rate", "SGD at SGD's best rate")
     assert same.comparisons[8, 0.01].difference == pytest.approx(0.05)
-    assert same.comparisons[8, 0.01].verdict == "better"
+    assert decide(same.comparisons[8, 0.01]) == Verdict.BETTER
     assert to_best.comparisons[8, 0.01].difference == pytest.approx(0.0, abs=1e-9)
-    assert to_best.comparisons[8, 0.01].verdict == "no difference"
-    assert to_best.comparisons[8, 0.003].verdict == "worse"
+    assert decide(to_best.comparisons[8, 0.01]) == Verdict.SAME
+    assert decide(to_best.comparisons[8, 0.003]) == Verdict.WORSE
 
 
-def test_claims_are_corrected_for_all_cells_of_a_kind(evidence):
-    same, to_best = regime_maps(evidence.tables_of("regimes")[0])[:2]
+def test_claims_are_corrected_for_all_cells_of_a_kind(data):
+    same, to_best = regime_maps(data.named("regimes")[0])[:2]
     assert to_best.comparisons[8, 0.01].family == same.comparisons[8, 0.01].family == 24  # those not run count too
 
 
-def test_cells_without_a_claim_are_hatched_and_failed_ones_named(evidence):
-    figure = regimes(evidence)
+def test_cells_without_a_claim_are_hatched_and_failed_ones_named(data):
+    figure = regimes(data)
     assert figure is not None
     image = figure.panels[0].image
     assert image.column_names == ["0.003", "0.01", "0.03", "0.1"]
@@ -66,7 +66,7 @@ def test_cells_without_a_claim_are_hatched_and_failed_ones_named(evidence):
     assert "better in 1 of 4 cells" in figure.alt
 
 
-def test_the_texts_are_written_and_the_cells_hatched(evidence):
-    drawn = picture(regimes(evidence), "svg").decode()
+def test_the_texts_are_written_and_the_cells_hatched(data):
+    drawn = picture(regimes(data), "svg").decode()
     assert ">+5.00<" in drawn
     assert ">failed<" in drawn

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from riesz_lab.report.evidence import ReportData
+    from riesz_lab.report.data import ReportData
     from riesz_lab.report.figure import Figure
 
 
@@ -15,73 +15,73 @@ if TYPE_CHECKING:
 class Entry:
     """A figure that can be made."""
 
-    draw: str  # module and function from evidence to figure, imported on first use
+    draw: str  # module and function from the data to the figure, imported on first use
     about: str  # its content
     needs: str  # the stored files it needs, and the command that stores them
     number: int = 0  # its number in the paper; 0 if it is not there
 
-    def make(self, evidence: "ReportData") -> "Figure | None":
+    def make(self, data: "ReportData") -> "Figure | None":
         """The figure; None if the stored files do not allow it, which `draw` says by None or by no panels."""
-        module, _, function = self.draw.partition(".")
-        draw: Callable[[ReportData], Figure | None] = getattr(import_module(f"{__name__}.{module}"), function)
-        figure = draw(evidence)
+        module, _, function = self.draw.rpartition(".")
+        draw: Callable[[ReportData], Figure | None] = getattr(import_module(f"riesz_lab.report.{module}"), function)
+        figure = draw(data)
         return figure if figure and figure.panels else None
 
 
 FIGURES: dict[str, Entry] = {
     "stripes": Entry(
-        "stripes.stripes",
+        "figures.weights.stripes",
         "weights of trained conv layers as images",
         "trials with weights: riesz sweep regularity-mini",
         1,
     ),
-    "kernels": Entry("kernels.kernels", "kernels of all metrics, lam = 1", "nothing", 2),
+    "kernels": Entry("figures.kernels.kernels", "kernels of all metrics, lam = 1", "nothing", 2),
     "curves": Entry(
-        "curves.curves",
+        "figures.epochs.curves",
         "train and test accuracy by epoch",
         "trials evaluated at two epochs or more: riesz sweep curves-mini",
         3,
     ),
     "histogram": Entry(
-        "histogram.histogram",
+        "figures.histogram.histogram",
         "histogram of test accuracy over trials",
         "five trials or more per method: riesz sweep variance-mini",
         4,
     ),
-    "directions": Entry("differences.directions", "direction of smoothing", "riesz sweep directions-mini", 5),
+    "directions": Entry("figures.comparison.directions", "direction of smoothing", "riesz sweep directions-mini", 5),
     "regularity": Entry(
-        "regularity.regularity",
+        "figures.weights.regularity",
         "correlation between filters by distance",
         "trials with weights whose conv layers have 8 filters or more: riesz sweep regularity-mini",
         6,
     ),
     "lambda": Entry(
-        "lambda_sweep.lambda_sweep",
+        "figures.lambda_sweep.lambda_sweep",
         "test accuracy by lam",
         "riesz sweep lambda-mnist-mini, riesz sweep lambda-fashion-mini, or --sweeps with two lam or more",
         7,
     ),
-    "voc": Entry("tasks.segmentation", "segmentation, with the generalisation gap", "riesz sweep voc-mini", 8),
-    "fid": Entry("tasks.fid", "image synthesis, FID by epoch", "riesz sweep spade-mini", 9),
+    "voc": Entry("figures.epochs.segmentation", "segmentation, with the generalisation gap", "riesz sweep voc-mini", 8),
+    "fid": Entry("figures.epochs.fid", "image synthesis, FID by epoch", "riesz sweep spade-mini", 9),
     "appendix": Entry(
-        "curves.appendix",
+        "figures.epochs.appendix",
         "accuracy curves per batch size and optimizer",
         "several settings with curves: riesz sweep curves",
         10,
     ),
     "overview": Entry(
-        "differences.overview", "all comparisons at a glance", "a method and its baseline with seeds in common"
+        "figures.comparison.overview", "all comparisons at a glance", "an arm and its baseline with seeds in common"
     ),
     "controls": Entry(
-        "differences.controls",
+        "figures.comparison.controls",
         "controls: norm kept, channels permuted",
         "riesz sweep controls-mini, or riesz compare --controls",
     ),
     "regimes": Entry(
-        "regimes.regimes",
+        "figures.regimes.regimes",
         "batch size and learning rate: where a metric helps",
         "riesz sweep regimes-mini, riesz sweep regimes, or --sweeps with two batch sizes and two rates or more",
     ),
-    "spectra": Entry("spectra.spectra", "update spectra over epochs", "trials of this version: riesz demo"),
-    "speed": Entry("speed.speed", "time to direct all gradients of a network", "benchmark results: make bench"),
+    "spectra": Entry("figures.spectra.spectra", "update spectra over epochs", "trials of this version: riesz demo"),
+    "speed": Entry("benchmarks.speed", "time to direct all gradients of a network", "benchmark results: make bench"),
 }

@@ -1,16 +1,20 @@
 """Differences between arms and their baselines: seed by seed, and all comparisons of an experiment with intervals."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from riesz_lab.experiments import ArmResult, Result
+from riesz_lab.report.data import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.labels import COLORS, metric_kind, score_label
-from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.verdict import Interval, format_margin
+from riesz_lab.report.labels import COLORS, metric_kind, scale, score_label
+from riesz_lab.statistics.verdict import Interval, Verdict, format_margin
+from riesz_lab.utils.amounts import count
 
 INTERVAL = "95% interval"
+INTERVALS = "Points are mean differences over pairs of trials with the same seed; bars are 95% intervals."
 MOST_COLORS = 7
+MAX_PANELS = 8
 
 
 def arm_colors(result: Result) -> dict[str, int]:
@@ -165,6 +169,63 @@ METRIC_NAMES = {
 }  # fmt: skip
 
 
-def counted(comparisons: Iterable[Comparison]) -> int:
-    """Those that have a pair."""
-    return sum(one.n > 0 for one in comparisons)
+def overview(data: ReportData) -> Figure:
+    found = _with_pairs(data.of_recipes)
+    lower = any(not each.score.higher_is_better for each in found)
+    but = ", which is worse where the axis says that lower is better" if lower else ""
+    return Figure(
+        name="overview",
+        title="All comparisons at a glance",
+        caption=f"{INTERVALS} Right of zero, the arm has the higher score{but}. The band is the margin.",
+        alt=verdicts(found),
+        panels=[forest(each) for each in found[:MAX_PANELS]],
+    )
+
+
+def directions(data: ReportData) -> Figure:
+    return _figure(
+        data.named("directions"),
+        "directions",
+        "Direction of smoothing",
+        "Smoothed along output channels, input channels, or all weights in rasterized order; conv layers alone or all"
+        " layers; SobolevTilde and LS.",
+    )
+
+
+def controls(data: ReportData) -> Figure:
+    # Not by name: `riesz compare --controls` belongs to no named experiment.
+    return _figure(
+        [found for found in data.results if any(map(_is_control, found.compared.values()))],
+        "controls",
+        "Controls: step length and neighbourhood",
+        "Norm kept: the directed gradient has the length of the original, so a gain is not one of a longer gradient."
+        " Channels permuted: smoothed along a random order, compared with the true order; in a network without skip"
+        " connections, trained from random weights, the two differ by chance alone.",
+    )
+
+
+def verdicts(found: Iterable[Result]) -> str:
+    """How many comparisons have each verdict, in words."""
+    counts = Counter(verdict for each in found for verdict in each.verdicts.values())
+    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    return f"Of {count(counts.total(), 'comparison')}: {said}."
+
+
+def _is_control(each: ArmResult) -> bool:
+    return each.arm.config.control != "none" and each.judged is not None and each.judged.n > 0
+
+
+def _with_pairs(found: Iterable[Result]) -> list[Result]:
+    return [each for each in found if any(arm.judged is not None and arm.judged.n for arm in each.arms.values())]
+
+
+def _figure(found: Iterable[Result], name: str, title: str, caption: str) -> Figure:
+    found = _with_pairs(found)
+    scales = "; ".join(dict.fromkeys(scale(next(iter(each.arms.values())).arm.config) for each in found))
+    return Figure(
+        name=name,
+        title=title,
+        caption=f"{caption} {INTERVALS} {scales}.",
+        alt=verdicts(found),
+        panels=[forest(each) for each in found],
+    )

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from riesz_lab.report.evidence import Methods, ReportData, score_of
+from riesz_lab.report.data import Methods, ReportData, score_of
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.figures.series import dashes
+from riesz_lab.report.figures.epochs import dashes
 from riesz_lab.report.labels import color, score_label, short_scale
 
 MIN_TRIALS = 5
@@ -13,13 +13,11 @@ MAX_PANELS = 4
 MAX_METHODS = 4
 
 
-def histogram(evidence: ReportData) -> Figure:
+def histogram(data: ReportData) -> Figure:
     """The settings with most trials per method; fewer than `MIN_TRIALS` make no histogram."""
     panels: list[Panel] = []
     deviations = []
-    ranked = sorted(
-        evidence.settings.items(), key=lambda pair: -min(sorted(map(len, pair[1].values()), reverse=True)[:2])
-    )
+    ranked = sorted(data.settings.items(), key=lambda pair: -min(sorted(map(len, pair[1].values()), reverse=True)[:2]))
     for base, methods in ranked:
         score, percent = score_of(methods)
         scores = _scores(methods, 100.0 if percent else 1.0)

@@ -1,7 +1,7 @@
 """Figure 2: the kernels of all metrics at lam = 1."""
 
 import riesz
-from riesz_lab.report.evidence import ReportData
+from riesz_lab.report.data import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series
 
 N = 64
@@ -13,9 +13,9 @@ METRICS = {
 }
 
 
-def kernels(evidence: ReportData) -> Figure:
+def kernels(data: ReportData) -> Figure:
     """Needs no trial: it follows from the definitions."""
-    del evidence
+    del data
     series = []
     for dash, (name, (metric, color)) in enumerate(METRICS.items()):
         y_N = (N * metric.kernel(N).roll(N // 2)).tolist()

@@ -7,11 +7,11 @@ import numpy as np
 
 import riesz
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import ReportData
+from riesz_lab.experiments import Result
+from riesz_lab.experiments.arm import setting
+from riesz_lab.report.data import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series, series_around
 from riesz_lab.report.labels import scale, short_scale
-from riesz_lab.sweeps import SweepResult
-from riesz_lab.sweeps.methods import setting
 from riesz_lab.utils.amounts import count
 
 READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, lam in G": 4}
@@ -30,22 +30,22 @@ IN_PAPER = ("mnist", "fashion-mnist")
 Points = dict[str, dict[float, list[float]]]
 
 
-def lambda_sweep(evidence: ReportData) -> Figure:
+def lambda_sweep(data: ReportData) -> Figure:
     names = ("lambda-mnist", "lambda-fashion")
-    own = [part for part in evidence.own_tables(setting, *names) if _has_two_lams(part)]
-    return lambda_figure([*evidence.tables_of(*names), *own])
+    own = [part for part in data.parts(setting, *names) if _has_two_lams(part)]
+    return lambda_figure([*data.named(*names), *own])
 
 
-def _has_two_lams(table: SweepResult) -> bool:
+def _has_two_lams(found: Result) -> bool:
     """Whether a metric was run at two lam or more, beside the plain optimizer's 0."""
-    return table.score == "test_accuracy" and any(len(lams.keys() - {0.0}) > 1 for lams in _points(table).values())
+    return found.score.name == "test_accuracy" and any(len(lams.keys() - {0.0}) > 1 for lams in _points(found).values())
 
 
-def lambda_figure(tables: Iterable[SweepResult]) -> Figure:
-    """A panel per table; each has one setting."""
-    drawable = [(table, points) for table in tables if (points := _points(table))]
-    titles = _titles([table for table, _ in drawable])
-    shown = [(title, _config(table), points) for title, (table, points) in zip(titles, drawable, strict=True)]
+def lambda_figure(results: Iterable[Result]) -> Figure:
+    """A panel per result; each has one setting."""
+    drawable = [(found, points) for found in results if (points := _points(found))]
+    titles = _titles([found for found, _ in drawable])
+    shown = [(title, _config(found), points) for title, (found, points) in zip(titles, drawable, strict=True)]
     drawn = [reading for name, reading in TILDE.items() if any(name in points for _, _, points in shown)]
     readings = f" The paper's H1-tilde at lam has two readings; drawn: {', '.join(drawn)}." if drawn else ""
     paper = above = ""
@@ -62,25 +62,25 @@ def lambda_figure(tables: Iterable[SweepResult]) -> Figure:
     )
 
 
-def _config(table: SweepResult) -> Config:
-    return next(iter(table.rows.values())).arm.config
+def _config(found: Result) -> Config:
+    return next(iter(found.arms.values())).arm.config
 
 
-def _titles(tables: Sequence[SweepResult]) -> list[str]:
-    """What tells the tables apart: a few words, the scale they were run at, or that with the sweep's name."""
+def _titles(results: Sequence[Result]) -> list[str]:
+    """What tells them apart: a few words, the scale they were run at, or that with the experiment's name."""
     for words in (short_scale, scale):
-        titles = [words(_config(table)) for table in tables]
-        if len(set(titles)) == len(tables):
+        titles = [words(_config(found)) for found in results]
+        if len(set(titles)) == len(results):
             return titles
-    return [f"{table.sweep.name}: {title}" for table, title in zip(tables, titles, strict=True)]
+    return [f"{found.experiment.name}: {title}" for found, title in zip(results, titles, strict=True)]
 
 
-def _points(table: SweepResult) -> Points:
+def _points(found: Result) -> Points:
     """Scores by reading and lam; the plain optimizer belongs to all readings, at 0."""
     points: Points = {}
     plain: list[float] = []
     by_scale, by_lam = list(READINGS)[1:]
-    for row in table.rows.values():
+    for row in found.arms.values():
         scores = [100 * score for score in row.finite]
         if not scores:
             continue

@@ -11,17 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import ReportData
+from riesz_lab.experiments import Arm, ArmResult, Result
+from riesz_lab.experiments.arm import method, setting
+from riesz_lab.report.data import ReportData
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
-from riesz_lab.statistics import Comparison, holm
-from riesz_lab.statistics.verdict import without_noise
-from riesz_lab.sweeps import Arm, ArmResult, SweepResult
-from riesz_lab.sweeps.methods import method, setting
+from riesz_lab.statistics import Comparison, holm, paired
+from riesz_lab.statistics.verdict import Verdict, decide, without_noise
 from riesz_lab.utils.amounts import count
-
-CLAIMS = ("better", "worse", "no difference", "identical")
-"""Verdicts that state something about a cell; the others are hatched."""
 
 Cell = tuple[int, float]
 """Batch size and learning rate."""
@@ -48,9 +45,9 @@ class RegimeMap:
         return sorted({rate for _, rate in self.comparisons})
 
 
-def regimes(evidence: ReportData) -> Figure | None:
-    own = [part for part in map(_compared_in_cells, evidence.own_tables(_without_cell, "regimes")) if _is_grid(part)]
-    return regime_figure([*evidence.tables_of("regimes"), *own])
+def regimes(data: ReportData) -> Figure | None:
+    own = [part for part in map(_compared_in_cells, data.parts(_without_cell, "regimes")) if _is_grid(part)]
+    return regime_figure([*data.named("regimes"), *own])
 
 
 def _without_cell(config: Config) -> Config:
@@ -58,32 +55,31 @@ def _without_cell(config: Config) -> Config:
     return replace(setting(config), batch_size=1, lr=1.0, recipe="regimes")
 
 
-def _compared_in_cells(table: SweepResult) -> SweepResult:
+def _compared_in_cells(found: Result) -> Result:
     """Without methods that have another baseline than plain SGD in their cell: the map names no other."""
-    rows = {label: row for label, row in table.rows.items() if _is_in_cell(table, row.arm)}
-    return replace(table, rows=rows)
+    return replace(found, arms={label: each for label, each in found.arms.items() if _is_in_cell(found, each.arm)})
 
 
-def _is_in_cell(table: SweepResult, arm: Arm) -> bool:
+def _is_in_cell(found: Result, arm: Arm) -> bool:
     if arm.config.metric == "identity" or arm.baseline is None:
         return arm.config.metric == "identity"
-    against = table.sweep[arm.baseline].config
+    against = found.experiment[arm.baseline].config
     return against.metric == "identity" and setting(against) == setting(arm.config)
 
 
-def _is_grid(table: SweepResult) -> bool:
+def _is_grid(found: Result) -> bool:
     """Whether methods on SGD were run at two batch sizes or more, and at two rates or more."""
-    configs = [row.arm.config for row in table.rows.values() if row.arm.config.metric != "identity"]
+    configs = [row.arm.config for row in found.arms.values() if row.arm.config.metric != "identity"]
     configs = [config for config in configs if config.optimizer == "sgd"]
     return len({config.batch_size for config in configs}) > 1 and len({config.lr for config in configs}) > 1
 
 
-def regime_figure(tables: Iterable[SweepResult]) -> Figure | None:
-    """Two panels per table and method; None while no cell has a pair."""
-    maps = [(table, one) for table in tables for one in regime_maps(table)]
+def regime_figure(results: Iterable[Result]) -> Figure | None:
+    """Two panels per result and method; None while no cell has a pair."""
+    maps = [(found, one) for found in results for one in regime_maps(found)]
     if not maps:
         return None
-    settings = "; ".join(dict.fromkeys(_setting(table) for table, _ in maps))
+    settings = "; ".join(dict.fromkeys(_setting(found) for found, _ in maps))
     return Figure(
         name="regimes",
         title="Where a metric helps: batch size and learning rate",
@@ -94,16 +90,16 @@ def regime_figure(tables: Iterable[SweepResult]) -> Figure | None:
         " of its end. ± is half of the 95% interval. Hatched: undecided, after Holm's correction over all cells of a"
         f" kind. {settings}.",
         alt=" ".join(_describe(one) for _, one in maps),
-        panels=[_panel(table, one, maps) for table, one in maps],
+        panels=[_panel(found, one, maps) for found, one in maps],
         columns=2,
     )
 
 
-def regime_maps(table: SweepResult) -> list[RegimeMap]:
+def regime_maps(found: Result) -> list[RegimeMap]:
     """Two maps per method; claims are corrected for all cells and methods of a kind."""
     plain: dict[Cell, ArmResult] = {}
     directed: dict[str, dict[Cell, ArmResult]] = {}
-    for row in table.rows.values():
+    for row in found.arms.values():
         if not row.trials:
             continue
         cell = (row.arm.config.batch_size, row.arm.config.lr)
@@ -111,16 +107,16 @@ def regime_maps(table: SweepResult) -> list[RegimeMap]:
             plain[cell] = row
         else:
             directed.setdefault(method(row.arm.config), {})[cell] = row
-    best = {size: best_rate(table, size) for size, _ in plain}
+    best = {size: best_rate(found, size) for size, _ in plain}
     same = {(name, cell): row.comparison for name, rows in directed.items() for cell, row in rows.items()}
     to_best = {
-        (name, cell): table.paired(plain[cell[0], rate].scores, row.scores, table.sweep.margin)
+        (name, cell): _paired(found, plain[cell[0], rate], row)
         for name, rows in directed.items()
         for cell, row in rows.items()
         if (rate := best.get(cell[0])) is not None
     }
     # Cells that are not run yet count too, as they do for the comparisons of the table.
-    corrected = holm(to_best, max(table.sweep.family, len(table.comparisons)))
+    corrected = holm(to_best, found.experiment.comparisons)
     maps = []
     for name in directed:
         for against_best, comparisons in ((False, same), (True, corrected)):
@@ -130,20 +126,36 @@ def regime_maps(table: SweepResult) -> list[RegimeMap]:
     return maps
 
 
-def best_rate(table: SweepResult, size: int, metric: str = "identity") -> float | None:
+def _paired(found: Result, baseline: ArmResult, row: ArmResult) -> Comparison:
+    return paired(
+        baseline.scores,
+        row.scores,
+        margin=_margin(found),
+        higher_is_better=found.score.higher_is_better,
+        percent=found.score.percent,
+        collapsed=found.experiment.collapsed,
+    )
+
+
+def _margin(found: Result) -> float:
+    margins = [each.judged.margin for each in found.arms.values() if each.judged is not None]
+    return max(margins, default=found.experiment.margin.value(found.score.percent))
+
+
+def best_rate(found: Result, size: int, metric: str = "identity") -> float | None:
     """The rate at which a metric scores best for a batch size; one at which a trial diverged does not count."""
     means = {}
-    for row in table.rows.values():
+    for row in found.arms.values():
         config, diverged = row.arm.config, len(row.scores) - len(row.finite)
         if config.metric == metric and config.batch_size == size and row.scores and not diverged:
             means[config.lr] = statistics.fmean(row.finite)
     if not means:
         return None
-    return (max if table.higher_is_better else min)(means, key=lambda rate: means[rate])
+    return (max if found.score.higher_is_better else min)(means, key=lambda rate: means[rate])
 
 
-def _panel(table: SweepResult, one: RegimeMap, maps: Sequence[tuple[SweepResult, RegimeMap]]) -> Panel:
-    times = 100.0 if table.percent else 1.0
+def _panel(found: Result, one: RegimeMap, maps: Sequence[tuple[Result, RegimeMap]]) -> Panel:
+    times = 100.0 if found.score.percent else 1.0
     shape = (len(one.sizes), len(one.rates))
     z, hatched = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
     texts = [[""] * shape[1] for _ in one.sizes]
@@ -152,7 +164,7 @@ def _panel(table: SweepResult, one: RegimeMap, maps: Sequence[tuple[SweepResult,
         if comparison.n:
             z[row, column] = times * comparison.difference
         texts[row][column] = _text(comparison, times)
-        hatched[row, column] = comparison.verdict not in CLAIMS
+        hatched[row, column] = decide(comparison) == Verdict.UNDECIDED
     return Panel(
         title=f"{one.method} against {one.against}",
         image=Image(
@@ -163,21 +175,21 @@ def _panel(table: SweepResult, one: RegimeMap, maps: Sequence[tuple[SweepResult,
             column_names=[f"{rate:g}" for rate in one.rates],
             texts=texts,
             hatched=hatched,
-            largest=_end(table, one.against_best, maps),
+            largest=_end(found, one.against_best, maps),
         ),
     )
 
 
-def _end(table: SweepResult, against_best: bool, maps: Sequence[tuple[SweepResult, RegimeMap]]) -> float | None:
+def _end(found: Result, against_best: bool, maps: Sequence[tuple[Result, RegimeMap]]) -> float | None:
     """One scale for all methods: a collapsed cell must not leave the others without colour, nor noise have it all."""
-    times = 100.0 if table.percent else 1.0
+    times = 100.0 if found.score.percent else 1.0
     sizes = sorted(
         abs(times * one.difference)
         for other, regime_map in maps
         for one in regime_map.comparisons.values()
-        if other is table and regime_map.against_best == against_best and one.n
+        if other is found and regime_map.against_best == against_best and one.n
     )
-    return 2 * max(statistics.median(sizes), times * table.sweep.margin) if sizes else None
+    return 2 * max(statistics.median(sizes), times * _margin(found)) if sizes else None
 
 
 def _text(comparison: Comparison, times: float) -> str:
@@ -192,16 +204,16 @@ def _text(comparison: Comparison, times: float) -> str:
 
 
 def _describe(one: RegimeMap) -> str:
-    verdicts = [comparison.verdict for comparison in one.comparisons.values()]
+    verdicts = [decide(comparison) for comparison in one.comparisons.values()]
     return (
-        f"{one.method} against {one.against}: better in {verdicts.count('better')} of {len(verdicts)} cells, worse in"
-        f" {verdicts.count('worse')}, no difference in {verdicts.count('no difference')}."
+        f"{one.method} against {one.against}: better in {verdicts.count(Verdict.BETTER)} of {len(verdicts)} cells,"
+        f" worse in {verdicts.count(Verdict.WORSE)}, the same in {verdicts.count(Verdict.SAME)}."
     )
 
 
-def _setting(table: SweepResult) -> str:
-    config = next(iter(table.rows.values())).arm.config
+def _setting(found: Result) -> str:
+    config = next(iter(found.arms.values())).arm.config
     images = "" if config.train_limit is None else f", {config.train_limit:,} training images"
     epochs = count(config.epochs, "epoch")
-    trials = max(len(row.trials) for row in table.rows.values())
+    trials = max(len(row.trials) for row in found.arms.values())
     return f"{dataset(config)}, {network(config.model)}, {epochs}{images}, up to {count(trials, 'seed')} per cell"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from riesz_lab.config import Config
-from riesz_lab.report.evidence import Array, Methods, ReportData, align, main_methods
+from riesz_lab.report.data import Array, Methods, ReportData, align, main_methods
 from riesz_lab.report.figure import Figure, Panel, Series
-from riesz_lab.report.figures.series import band, dashes
+from riesz_lab.report.figures.epochs import band, dashes
 from riesz_lab.report.labels import color, scale
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.statistics.comparison import Scores
@@ -25,20 +25,20 @@ MARGIN = 0.01
 MAX_METHODS = 7
 
 
-def spectra(evidence: ReportData) -> Figure | None:
-    chosen = setting_with_updates(evidence)
+def spectra(data: ReportData) -> Figure | None:
+    chosen = setting_with_updates(data)
     if chosen is None:
         return None
     base, methods = chosen
     frequencies = [0.0, *((b + 0.5) / BINS for b in range(BINS))]
     by_name, of_mean, by_frequency = [], [], []
     for (name, trials), dash in zip(methods.items(), dashes(methods).values(), strict=True):
-        config = trials[0].config
-        by_name.append(band(name, *by_epoch(evidence, trials, mean_frequency), config, dash=dash))
-        of_mean.append(band(name, *by_epoch(evidence, trials, lambda row: row["spectrum"][0]), config, dash=dash))
-        _, shares_TEB = by_epoch(evidence, trials, _relative_power)
+        style: dict[str, Any] = {"color": color(trials[0].config), "dash": dash}
+        by_name.append(band(name, *by_epoch(data, trials, mean_frequency), **style))
+        of_mean.append(band(name, *by_epoch(data, trials, lambda row: row["spectrum"][0]), **style))
+        _, shares_TEB = by_epoch(data, trials, _relative_power)
         last = shares_TEB[:, -1].mean(0).tolist()
-        by_frequency.append(Series(name=name, x=frequencies, y=last, color=color(config), dash=dash))
+        by_frequency.append(Series(name=name, x=frequencies, y=last, **style))
     text = "{}: mean frequency {:.3f} in the first, {:.3f} in the last epoch"
     changes = [text.format(series.name, series.y[0], series.y[-1]) for series in by_name]
     return Figure(
@@ -57,18 +57,17 @@ def spectra(evidence: ReportData) -> Figure | None:
     )
 
 
-def rises(evidence: ReportData) -> dict[str, Comparison]:
+def rises(data: ReportData) -> dict[str, Comparison]:
     """Per method, the mean frequency of the last epoch's updates against the first's, by trial. Higher is finer."""
-    pairs = _ends(evidence).items()
+    pairs = _ends(data).items()
     return holm({name: paired(first, last, margin=MARGIN, percent=False) for name, (first, last) in pairs})
 
 
-def rises_beyond_plain(evidence: ReportData) -> dict[str, Comparison]:
+def rises_beyond_plain(data: ReportData) -> dict[str, Comparison]:
     """Per method, how much more its mean frequency rises than the plain optimizer's, paired by seed."""
-    _, methods = setting_with_updates(evidence) or (None, {})
+    _, methods = setting_with_updates(data) or (None, {})
     by_name = {
-        name: {key: last[key] - start for key, start in first.items()}
-        for name, (first, last) in _ends(evidence).items()
+        name: {key: last[key] - start for key, start in first.items()} for name, (first, last) in _ends(data).items()
     }
     plain = next((name for name in by_name if methods[name][0].config.metric == "identity"), None)
     if plain is None:
@@ -77,10 +76,10 @@ def rises_beyond_plain(evidence: ReportData) -> dict[str, Comparison]:
     return holm({name: paired(base, {**each}, margin=MARGIN, percent=False) for name, each in by_name.items()})
 
 
-def _ends(evidence: ReportData) -> dict[str, tuple[dict[Hashable, float], dict[Hashable, float]]]:
+def _ends(data: ReportData) -> dict[str, tuple[dict[Hashable, float], dict[Hashable, float]]]:
     """The mean frequency of the first and of the last epoch that all trials of all methods have, by method and seed."""
-    _, methods = setting_with_updates(evidence) or (None, {})
-    curves = {name: by_epoch(evidence, trials, mean_frequency) for name, trials in methods.items()}
+    _, methods = setting_with_updates(data) or (None, {})
+    curves = {name: by_epoch(data, trials, mean_frequency) for name, trials in methods.items()}
     common = sorted(set.intersection(*(set(epochs) for epochs, _ in curves.values()))) if curves else []
     if len(common) < 2:
         return {}
@@ -94,15 +93,15 @@ def _ends(evidence: ReportData) -> dict[str, tuple[dict[Hashable, float], dict[H
     return ends
 
 
-def setting_with_updates(evidence: ReportData) -> tuple[Config, Methods] | None:
+def setting_with_updates(data: ReportData) -> tuple[Config, Methods] | None:
     """The setting with most methods whose trials stored their updates."""
-    settings = [(base, main_methods(methods, MAX_METHODS)) for base, methods in evidence.settings_with("updates_file")]
+    settings = [(base, main_methods(methods, MAX_METHODS)) for base, methods in data.settings_with("updates_file")]
     # Files are read from the best setting on, until one has usable rows.
     for base, methods in sorted(settings, key=lambda pair: (-len(pair[1]), -sum(map(len, pair[1].values())))):
         usable = {
             name: kept
             for name, trials in methods.items()
-            if (kept := [trial for trial in trials if any(map(layers_of, evidence.rows(trial, "updates")))])
+            if (kept := [trial for trial in trials if any(map(layers_of, data.files.rows(trial, "updates")))])
         }
         if usable:
             return base, usable
@@ -110,13 +109,13 @@ def setting_with_updates(evidence: ReportData) -> tuple[Config, Methods] | None:
 
 
 def by_epoch(
-    evidence: ReportData, trials: list[StoredTrial], value: Callable[[dict[str, Any]], float | Array]
+    data: ReportData, trials: list[StoredTrial], value: Callable[[dict[str, Any]], float | Array]
 ) -> tuple[list[float], Array]:
     """A value of each layer's row, mean over layers, by trial and epoch; epochs that all trials have."""
     return align(
         {
             row["epoch"]: np.mean(np.array([value(layer) for layer in layers.values()]), axis=0)
-            for row in evidence.rows(trial, "updates")
+            for row in data.files.rows(trial, "updates")
             if (layers := layers_of(row))
         }
         for trial in trials

@@ -7,11 +7,11 @@ from importlib.resources import files
 from typing import Any
 
 from riesz_lab.config import Config
+from riesz_lab.experiments import ArmResult, Result
+from riesz_lab.experiments.arm import OPTIMIZERS, setting
 from riesz_lab.report.content import Cell, Section, Table, number
-from riesz_lab.report.evidence import Methods, ReportData, count_collapsed, score_of
+from riesz_lab.report.data import Methods, ReportData, count_collapsed, score_of
 from riesz_lab.report.labels import REST, metric_kind, network, rank, scale
-from riesz_lab.sweeps import ArmResult, SweepResult
-from riesz_lab.sweeps.methods import OPTIMIZERS, setting
 from riesz_lab.utils.amounts import count
 
 COLUMNS = {"baseline": "baseline", "sobolev-tilde": "+ SobolevTilde", "reweighted-l2": "+ ReweightedL2"}
@@ -29,9 +29,9 @@ def published() -> Any:
     return json.loads(files("riesz_lab.report").joinpath("paper.json").read_text(encoding="utf-8"))
 
 
-def paper_tables(evidence: ReportData) -> Section:
+def paper_tables(data: ReportData) -> Section:
     missing = []
-    ours = _cifar_rows(evidence)
+    ours = _cifar_rows(data)
     if not any(ours.values()):
         command = "riesz sweep table-cifar-mini, or table-cifar; or name a sweep of your own with --sweeps"
         missing.append(f"Test accuracy on CIFAR-10: no trial of ours. Run: {command}")
@@ -40,7 +40,7 @@ def paper_tables(evidence: ReportData) -> Section:
         ("Segmentation of PascalVOC: generalisation gap", "segmentation", "voc-mini", _gap_table),
         ("Image synthesis on Cityscapes: final FID", "generation", "spade-mini", _fid_table),
     ):
-        settings = evidence.settings_of(task)
+        settings = data.settings_of(task)
         blocks.append(make(title, settings))
         if not settings:
             missing.append(f"{title}: no trial of ours. Run: riesz sweep {command}")
@@ -57,12 +57,12 @@ def paper_tables(evidence: ReportData) -> Section:
     )
 
 
-def _cifar_rows(evidence: ReportData) -> dict[CifarKey, list[dict[str, ArmResult]]]:
+def _cifar_rows(data: ReportData) -> dict[CifarKey, list[dict[str, ArmResult]]]:
     """Our rows, by column, for each row of the paper's table: one for each setting that was run."""
     by_setting: dict[Config, dict[str, ArmResult]] = {}
-    for table in (*evidence.tables_of("table-cifar", "curves"), *evidence.own_tables(setting)):
-        for base, columns in _cifar_columns(table).items():
-            if _trials(columns) > _trials(by_setting.get(base, {})):  # sweeps share settings
+    for found in (*data.named("table-cifar", "curves"), *data.parts(setting)):
+        for base, columns in _cifar_columns(found).items():
+            if _trials(columns) > _trials(by_setting.get(base, {})):  # experiments share settings
                 by_setting[base] = columns
     ours: dict[CifarKey, list[dict[str, ArmResult]]] = {_cifar_key(entry): [] for entry in published()["cifar10"]}
     for base, columns in by_setting.items():
@@ -73,10 +73,10 @@ def _cifar_rows(evidence: ReportData) -> dict[CifarKey, list[dict[str, ArmResult
     return ours
 
 
-def _cifar_columns(table: SweepResult) -> dict[Config, dict[str, ArmResult]]:
+def _cifar_columns(found: Result) -> dict[Config, dict[str, ArmResult]]:
     """The arms on CIFAR-10 that the paper's table has, by setting and column: SGD, and both metrics at lam = 1."""
     by_setting: dict[Config, dict[str, ArmResult]] = {}
-    for row in table.rows.values():
+    for row in found.arms.values():
         config = row.arm.config
         in_paper = config.dataset == "cifar10" and rank(config) < REST
         if row.trials and in_paper and (column := _column(config)):
