@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from evidence import regularity
 from evidence.names import AT_ONE_RATE, paper_gains
 from evidence.numbers import Arm, Difference, arms_of, metrics
-from evidence.results import Evidence, as_table
+from evidence.results import Evidence
 from riesz_lab.report.drawing import picture
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.figures.lambda_sweep import lambda_figure
@@ -25,8 +25,8 @@ def files(evidence: Evidence) -> dict[str, bytes]:
     results = evidence.results
     figures = (
         Figure(name="differences", title="Every comparison with SGD", panels=_differences(evidence), columns=2),
-        lambda_figure([as_table(results["lambda-fashion"]), as_table(results["lambda-mnist"])]),
-        regime_figure([as_table(results["regimes"])]),
+        lambda_figure([results["lambda-fashion"], results["lambda-mnist"]]),
+        regime_figure([results["regimes"]]),
         Figure(name="regularity", title="Correlation of filters", panels=_regularity(evidence), columns=2),
     )
     return {f"evidence-{figure.name}.svg": picture(figure, "svg") for figure in figures if figure is not None}

@@ -11,11 +11,11 @@ import riesz
 from evidence import contrasts, regularity, tables
 from evidence.numbers import Arms, Difference, Group, StaleSentenceError, arms_of, group, metrics
 from evidence.reproduce import describe_machine
-from evidence.results import Evidence, as_table
+from evidence.results import Evidence
 from riesz_lab.experiments import experiment
 from riesz_lab.experiments.library.paper import CHANCE
 from riesz_lab.report.figures.regimes import regime_maps
-from riesz_lab.report.published import published
+from riesz_lab.report.paper import published
 from riesz_lab.store import StoredTrial
 
 AT_ONE_RATE = ("lambda-fashion", "lambda-mnist", "plain-sgd", "regimes")
@@ -40,7 +40,7 @@ def names(evidence: Evidence) -> dict[str, Any]:
         "small_batches": contrasts.small_batches(experiments["regimes"]),
         "best_cells": {
             one.method: Group(*(Difference(one.method, cell) for cell in one.comparisons.values()))
-            for one in regime_maps(as_table(evidence.results["regimes"]))
+            for one in regime_maps(evidence.results["regimes"])
             if one.against_best
         },
         "results": tables.results,

@@ -10,9 +10,6 @@ from evidence import EXPERIMENTS, TRIALS
 from riesz_lab.errors import LabError
 from riesz_lab.experiments import Result, read_experiments, result
 from riesz_lab.store import Store, StoredTrial
-from riesz_lab.sweeps import Arm as OldArm
-from riesz_lab.sweeps import ArmResult as OldResult
-from riesz_lab.sweeps import Sweep, SweepResult
 
 
 @dataclass(frozen=True)
@@ -40,22 +37,3 @@ def judge(trials: list[StoredTrial]) -> Evidence:
     if broken:
         raise LabError("; ".join(broken.values()))
     return Evidence(trials, {path.name: result(experiment, trials) for path, experiment in experiments.items()})
-
-
-def as_table(found: Result) -> SweepResult:
-    """As the report's figures of lam and of regimes take it."""
-    asked = found.experiment
-    arms = tuple(OldArm(arm.arm.label, arm.arm.at(arm.chosen).config, arm.arm.baseline) for arm in found.arms.values())
-    sweep = Sweep(
-        name=asked.name,
-        about=asked.question,
-        reproduces=asked.reproduces,
-        arms=arms,
-        trials=asked.seeds.count,
-        collapsed=asked.collapsed,
-    )
-    rows = {
-        label: OldResult(sweep[label], arm.trials, arm.wanted, arm.scores, arm.comparison)
-        for label, arm in found.arms.items()
-    }
-    return SweepResult(sweep, "last", found.score.name, found.score.higher_is_better, found.score.percent, rows)

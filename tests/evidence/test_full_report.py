@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from evidence import report, results
+from evidence import TRIALS, results
 
-from riesz_lab.report import report as lab
+from riesz_lab.report.data import read
+from riesz_lab.report.report import build
 
 
 @pytest.fixture(scope="module")
 def full():
-    return report.read()
+    return read(TRIALS)
 
 
 def test_its_verdicts_are_those_of_the_page(full):
@@ -21,14 +22,19 @@ def test_its_verdicts_are_those_of_the_page(full):
     }
     assert len(page) >= 40
     assert {
-        (table.sweep.name.removeprefix("evidence-"), label): (one.p_holm, one.family, len(table.rows[label].trials))
-        for table in full.tables
-        for label, one in table.comparisons.items()
+        (found.experiment.name.removeprefix("evidence-"), label): (
+            one.p_holm,
+            one.family,
+            len(found.arms[label].trials),
+        )
+        for found in full.asked
+        for label, one in found.comparisons.items()
     } == page
+    assert not full.loose
 
 
 def test_it_draws_the_figures_of_lam_and_of_batch_sizes_and_rates(full):
-    sections = {section.name: section for section in lab.build(full).sections}
+    sections = {section.name: section for section in build(full).sections}
     titles = [panel.title for panel in sections["lambda"].blocks[0].panels]
     assert len(titles) == len(set(titles)) == 3
     assert sum(title.startswith("Fashion-MNIST") for title in titles) == 2
