@@ -35,6 +35,7 @@ class Table:
     note: str = ""
     link_note: str = ""
     cards: bool = False  # whether a phone shows a card for each row, and not columns
+    folded: bool = False  # whether it is closed at first
     quiet: bool = False  # whether the caption is for screen readers alone
 
     def cells(self) -> list[list[Cell]]:

@@ -23,7 +23,7 @@ from riesz_lab.report.figures.tuning import tuning_figures
 from riesz_lab.report.labels import differing_scale, scale
 from riesz_lab.report.paper import paper_tables, published
 from riesz_lab.report.result_page import NO_PAIRS, by_arm, curve_figure
-from riesz_lab.report.table import reasons, result_table, statistics_table
+from riesz_lab.report.table import STATISTICS, reasons, result_table, statistics_table
 from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.verdict import Verdict, decide, format_difference
 from riesz_lab.utils.amounts import count
@@ -113,10 +113,12 @@ def _comparisons(data: ReportData) -> Section:
     blocks: Blocks = []
     for found in data.of_recipes:
         behind = statistics_table(found)
-        blocks += [result_table(found), *reasons(found), *([behind] if len(behind.head) > 2 else [])]
+        blocks += [result_table(found), *reasons(found)]
+        blocks += [replace(behind, note="", folded=True)] if len(behind.head) > 2 else []
     commands = {each.id: name for name, each in EXPERIMENTS.items()} | dict(data.commands)
     missing = [line for found in data.asked if (line := _incomplete(found, commands.get(found.experiment.id, "")))]
-    return Section(name="comparisons", title="Comparisons in full", blocks=blocks, missing=missing)
+    text = (f"Statistics of each experiment fold out below its table. {STATISTICS}",)
+    return Section(name="comparisons", title="Comparisons in full", text=text, blocks=blocks, missing=missing)
 
 
 def _incomplete(found: Result, command: str) -> str:

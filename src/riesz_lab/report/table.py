@@ -258,12 +258,15 @@ def result_table(result: Result) -> Table:
 def statistics_table(result: Result) -> Table:
     """What is behind it."""
     shown = [column for column in COLUMNS if column.statistic or column.head == "arm"]
-    note = (
-        "p: paired t test; Holm: corrected for all comparisons of the experiment; p of the margin: that the difference"
-        " is the margin or more. Error reduced: 100 (1 - error / error of the baseline). Best epoch: chosen by looking"
-        " at the test set, for comparison with papers that report it. Variance ratio: Brown and Forsythe."
-    )
-    return _table(result, shown, f"{result.experiment.name}: all statistics", "" if result.sequential else note)
+    note = "" if result.sequential else STATISTICS
+    return _table(result, shown, f"{result.experiment.name}: all statistics", note)
+
+
+STATISTICS = (
+    "p: paired t test. Holm: corrected for all comparisons of the experiment. p of the margin: that the difference is"
+    " the margin or more. Error reduced: 100 (1 - error / error of the baseline). Best epoch: chosen by looking at the"
+    " test set, for comparison with papers that report it. Variance ratio: Brown and Forsythe."
+)
 
 
 def caption(result: Result) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 
 import pytest
@@ -40,14 +42,6 @@ def runs(tmp_path_factory):
     return folder
 
 
-<<<<<<< HEAD
-def test_seeds_that_a_given_sweep_does_not_ask_for_are_not_its(tmp_path):
-    store(tmp_path, replace(lams(), trials=4))
-    evidence = report.read(tmp_path, sweeps=[LAMS])
-    (table,) = evidence.tables
-    assert {comparison.n for comparison in table.comparisons.values()} == {3}
-    assert table.comparisons == results(lams(), evidence.store).comparisons
-=======
 def asked(runs, *experiments):
     return report_data(Store(runs), (), experiments)
 
@@ -71,7 +65,6 @@ def test_seeds_that_a_given_experiment_does_not_ask_for_are_not_its(tmp_path):
     (found,) = data.results
     assert {comparison.n for comparison in found.comparisons.values()} == {3}
     assert found.comparisons == result(lams(), data.store).comparisons
->>>>>>> c9792f2 (The report is renderings of results)
 
 
 def test_a_given_experiment_has_its_table_while_trials_are_missing(tmp_path):
