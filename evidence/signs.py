@@ -23,6 +23,9 @@ from riesz_lab.errors import BusyError, StoppedError
 from riesz_lab.recipes import recipe
 from riesz_lab.store import Store
 
+TRIALS_2 = Path(__file__).parent / "trials-2"
+"""The complete trials, without their weights."""
+
 SCREENING, CONFIRMING, TUNING = range(6), range(100, 116), (1000, 1001)
 """Seeds: of the first look, of the fresh ones, and of the trials that choose rates."""
 FACTOR, START, FARTHEST = 1.4, 2, 10
@@ -231,7 +234,7 @@ def train(runs: Path, numbers: list[int]) -> None:
     from riesz_lab import train as train_one
 
     torch.set_num_threads(1)
-    while todo := list(left(parts(numbers), scores(Store(runs)))):
+    while todo := list(left(parts(numbers), scores(Store(runs, TRIALS_2)))):
         for config in todo:
             try:
                 outcome = train_one(config, runs=runs)
@@ -254,6 +257,6 @@ if __name__ == "__main__":
     parser.add_argument("--left", action="store_true", help="count what is known to be left, and stop")
     given = parser.parse_args()
     if given.left:
-        print(sum(1 for _ in left(parts(given.parts), scores(Store(given.runs)))))
+        print(sum(1 for _ in left(parts(given.parts), scores(Store(given.runs, TRIALS_2)))))
     else:
         train(given.runs, given.parts)

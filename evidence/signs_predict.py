@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from evidence.signs import PART_1, Cell, chosen, scores
+from evidence.signs import PART_1, TRIALS_2, Cell, chosen, scores
 from evidence.signs_table import complete
 from riesz_lab.config import Config
 from riesz_lab.store import Store
@@ -80,7 +80,7 @@ def agreement(pairs: list[tuple[list[float], list[float]]], seed: int = 0, order
 
 
 def main(runs: Path) -> None:
-    done = scores(Store(runs))
+    done = scores(Store(runs, TRIALS_2))
     stored = json.loads(FILE.read_text()) if FILE.exists() else {}
     for cell in PART_1:
         config = chosen(cell, done).get("SGD")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from evidence.signs import COMPARED, PART_3, Cell, chosen, parts, scores, search
+from evidence.signs import COMPARED, PART_3, TRIALS_2, Cell, chosen, parts, scores, search
 from riesz_lab.statistics import Comparison, paired
 from riesz_lab.statistics.comparison import Scores
 from riesz_lab.store import Store
@@ -56,7 +56,7 @@ def lines(cell: Cell, done: Mapping[str, float | None]) -> Iterator[str]:
 
 
 def main(runs: Path) -> None:
-    done = scores(Store(runs))
+    done = scores(Store(runs, TRIALS_2))
     for cell in parts([1, 2]):
         print("\n".join(lines(cell, done)), end="\n\n")
     for cell in PART_3:
