@@ -153,8 +153,8 @@ def profiled(label: str, shapes: list[Shape]) -> Callable[[int, int], None]:
     """Where the time of an attached step goes, by the functions that pack, wait, solve and check."""
 
     def work(rank: int, ranks: int) -> None:
-        from riesz.backends.shards import ShardKernels
-        from riesz.sharded import collectives, direct
+        from riesz.backends.shards import CpuShardKernels
+        from riesz.sharded import collectives, step
 
         spent: Counter[str] = Counter()
 
@@ -170,14 +170,14 @@ def profiled(label: str, shapes: list[Shape]) -> Callable[[int, int], None]:
 
             setattr(owner, function, timed_call)
 
-        measure(ShardKernels, "sums", "pack")
-        measure(ShardKernels, "solve_", "solve")
+        measure(CpuShardKernels, "pack", "pack")
+        measure(CpuShardKernels, "correct_", "solve")
         for collective in (collectives.AllGather, collectives.AllReduce):
             measure(collective, "start", "collective, start")
             measure(collective, "finish", "collective, wait and compare")
-        measure(direct.PreparedStep, "holds_gradients", "check")
-        measure(direct.PreparedStep, "start", "start, with pack")
-        measure(direct.PreparedStep, "finish", "finish, with wait and solve")
+        measure(step.PreparedStep, "holds_for", "check")
+        measure(step.PreparedStep, "start_on", "start, with pack")
+        measure(step.PreparedStep, "finish", "finish, with wait and solve")
         timed = TimedSteps(shapes, ranks)
         for name in TIMED:
             for _ in range(WARM_UP):

@@ -72,24 +72,25 @@ def _arriving(name: str, output: Tensor, args: Any) -> int:
 
 def modelled(shapes: list[Shape], metric: riesz.Metric, ranks: int) -> tuple[str, int]:
     """The strategy and the bytes of one step by the cost model, for float32 gradients under Shard(0)."""
-    from riesz.sharded.layout import partition, rows
-    from riesz.sharded.low_rank import low_rank
-    from riesz.sharded.strategies import gather_bytes, transpose_bytes
+    from riesz.metrics.low_rank import low_rank
+    from riesz.sharded.columns import ExchangedColumns
+    from riesz.sharded.layout import held_by_rank, partition
+    from riesz.sharded.sums import GatheredSums
 
     columns_of: Counter[int] = Counter()
     for shape in shapes:
         columns_of[shape[0]] += shape[1] * shape[2] * shape[3]
     coordinates = tuple((rank,) for rank in range(ranks))
-    partitioned = {n: rows(n, 1, partition(n, ((1, ranks),), coordinates)) for n in columns_of}
+    rows_of = {n: partition(n, 1, held_by_rank(n, ((1, ranks),), coordinates)) for n in columns_of}
     if isinstance(metric, riesz.ReweightedL2):
         return "all-reduce", sum(8 * columns for columns in columns_of.values()) * 2 * (ranks - 1) // ranks
-    gathered = transposed = 0
+    gathered = exchanged = 0
     for n, columns in columns_of.items():
-        factors = low_rank(metric, n)
-        assert factors is not None
-        gathered += gather_bytes(factors, partitioned[n], columns, torch.float32)
-        transposed += transpose_bytes(partitioned[n], columns, torch.float32)
-    return ("all-gather", gathered) if gathered <= transposed else ("all-to-all", transposed)
+        form = low_rank(metric, n)
+        assert form is not None
+        gathered += GatheredSums.bytes_of(form, rows_of[n], columns, torch.float32)
+        exchanged += ExchangedColumns.bytes_of(rows_of[n], columns, torch.float32)
+    return ("all-gather", gathered) if gathered <= exchanged else ("all-to-all", exchanged)
 
 
 def model() -> None:

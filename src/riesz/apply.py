@@ -96,7 +96,7 @@ MAX_FAST_PATHS = 64
 def _direct_sharded_(gradients: Sequence[tuple[str, Any, Axis]], metric: Operator, backend: str) -> None:
     from riesz import sharded, untraced
 
-    items = [sharded.Item(what, gradient, gradient, axis, metric) for what, gradient, axis in gradients]
+    items = [sharded.ShardedGradient(what, gradient, gradient, axis, metric) for what, gradient, axis in gradients]
     untraced.run(lambda: sharded.direct_(items, backend))
 
 

@@ -19,6 +19,7 @@ from riesz.backends import opaque_operator
 from riesz.backends.eager import EAGER
 from riesz.backends.native import DONE, DTYPES, OVERLAP, CJob, CMetric, Native, check, load, threads
 from riesz.backends.registry import Backend
+from riesz.backends.shards import CpuShardKernels
 from riesz.backends.tensor_guard import TensorGuard
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
@@ -172,4 +173,5 @@ CPU = Backend(
     refusal_reason=_refusal_reason,
     direct_=_direct_,
     fast_path=CpuFastPath.of,
+    shard_kernels=CpuShardKernels,
 )

@@ -9,6 +9,7 @@ And what it may offer:
 - `fast_path(gradients, columns)`: None, or a function `(gradients, metric)` that directs a list like this one again
   without opening it and returns the addresses it wrote; none, with nothing touched, if the list differs. It is called
   with autograd on, so it must not write by operations that autograd records;
+- `shard_kernels`: a class of `shards.ShardKernels`, for gradients whose columns are on several ranks;
 - `note()`: None, or what a user should know of it although it is available.
 
 A new backend calls `register`. "auto" takes the first in `auto_order` that does not refuse and is available,
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from riesz._table import table
+from riesz.backends.shards import ShardKernels
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
 
@@ -40,6 +42,7 @@ class Backend:
     refusal_reason: Callable[[Tensor], str | None]
     direct_: Callable[[Sequence[ColumnView], Operator], None]
     fast_path: Callable[[Sequence[Tensor], Sequence[ColumnView]], FastPath | None] | None = None
+    shard_kernels: type[ShardKernels] | None = None
     note: Callable[[], str | None] = lambda: None
 
 

@@ -1,116 +1,126 @@
-"""The compiled kernels for shards: columns whose rows are on several ranks, the sums they exchange and their solution.
+"""Kernels for shards: columns whose rows are on several ranks, the sums they exchange and their solution.
 
-Addresses of gradients are passed at every call, numbers of the metrics when they change. Everything else is fixed when
-the kernels are made.
+A backend that has them names a class like `CpuShardKernels` as its `shard_kernels`. `riesz.sharded.sums` makes one for
+all gradients that share a collective, and calls it twice in a step. Addresses of gradients are passed at every call,
+tables when the metric's numbers change. Everything else is fixed when the kernels are made.
+
+Shape suffixes: K sums of a column, L rows of a span, R sums of all spans of a column.
 """
 
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from riesz.backends import cpu, opaque_operator
 from riesz.backends.native import BAD_ARGUMENT, DTYPES, CMetric, CShard, Native, check, load, threads
-from riesz.backends.registry import choose
 from riesz.metrics import Operator
-
-MAX_ROWS = 1 << 16
-"""Longest run of rows: the scratch memory of a tile grows with it."""
-
 
 _NONE = torch.zeros(0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
-class RunNumbers:
-    """What a run needs of its metric's numbers; runs of the same rows share it. The defaults are for whole columns."""
+class SpanTables:
+    """What a span of rows needs of its metric's numbers; gradients with the same rows share it.
 
-    metric: Operator  # what the run solves by itself
-    table_KL: Tensor = _NONE  # the weights of the sums of each column, in float64; no rows where nothing is sent
-    coupling: Tensor = _NONE  # starting values per sum of each partner, of shape (3, partners * K)
-    # Starting values per sum of the run's own, of shape (3, K); None where the kernels must work them out.
-    alone: Tensor | None = None
+    In float64, on the gradients' device. The defaults are for whole columns.
+    """
+
+    metric: Operator  # what the span solves by itself
+    sums_KL: Tensor = _NONE  # the weights of the sums of each column; no rows where nothing is sent
+    starts_3R: Tensor = _NONE  # what each sum of the column adds to the three values from which a walk along it starts
+    # What the span's own sums add to them for its own solution; None where that needs others.
+    alone_3K: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class ShardRun:
-    """A run of rows of some columns of one gradient: entry (row, column) is `data[row * stride + column]`."""
+class ShardBlock:
+    """A span of rows of some columns of one gradient: entry (row, column) is `data[row * stride + column]`."""
 
     rows: int
     columns: int
     stride: int
     dtype: torch.dtype
-    numbers: RunNumbers  # what changes with the metric
+    tables: SpanTables  # what changes with the metric
     exact: int = 0  # how many of the sums, from the first, are stored in float64
     inexact_dtype: torch.dtype = torch.float64  # of the others
     lead: int = 0  # entries from one sum of a column to the next
-    exact_offset: int = 0  # bytes from the start of the buffer to this run's first sums, of either kind
+    exact_offset: int = 0  # bytes from the start of the buffer to this block's first sums, of either kind
     inexact_offset: int = 0
-    solves_alone: bool = True  # whether the solution starts from that of the run by itself
-    # By partner, the bytes to its exact and to its inexact sums in what is received.
+    solves_alone: bool = True  # whether the solution starts from that of the span by itself
+    # By span of the column, the bytes to its exact and to its inexact sums in what is received.
     partner_offsets: tuple[tuple[int, int], ...] = ()
 
 
-class ShardKernels:
-    """The kernels of many runs, each called once for all of them."""
+class ShardKernels(Protocol):
+    """The kernels of many blocks, each called once for all of them. `riesz.sharded.sums.SumStrategy` says when."""
 
-    def __init__(self, runs: Sequence[ShardRun]):
+    max_rows: int
+    """The longest span that they serve."""
+
+    def __init__(self, blocks: Sequence[ShardBlock]): ...
+
+    def set_tables(self, tables: Sequence[SpanTables]) -> None:
+        """Compute with other numbers, by block; tables differ from the first ones in their values alone."""
+
+    def pack(self, addresses: Sequence[int], buffer: Tensor) -> None:
+        """Store the sums of every block, whose first entries are at these addresses, in a buffer of bytes.
+
+        Sums that are not stored by any block keep their values.
+        """
+
+    def correct_(self, addresses: Sequence[int], received: Tensor) -> bool:
+        """Direct every block in place, given all sums; False, with nothing touched, if they cannot at this strength."""
+
+
+class CpuShardKernels:
+    """The compiled kernels of csrc/shards.cpp."""
+
+    max_rows = 1 << 16  # the scratch memory of a tile grows with it
+
+    def __init__(self, blocks: Sequence[ShardBlock]):
         native = load()
         assert isinstance(native, Native)
         self._native = native
-        self._count = len(runs)
-        self._shards = (CShard * len(runs))()
-        self._offsets = [array("q", [offset for pair in run.partner_offsets for offset in pair]) for run in runs]
+        self._count = len(blocks)
+        self._shards = (CShard * len(blocks))()
+        self._offsets = [array("q", [offset for pair in block.partner_offsets for offset in pair]) for block in blocks]
         own = 0
-        for shard, run, offsets in zip(self._shards, runs, self._offsets, strict=True):
-            shard.rows, shard.columns, shard.stride, shard.dtype = run.rows, run.columns, run.stride, DTYPES[run.dtype]
-            shard.terms, shard.exact, shard.lead = len(run.numbers.table_KL), run.exact, run.lead
-            shard.inexact_dtype = DTYPES[run.inexact_dtype]
-            shard.exact_offset, shard.inexact_offset = run.exact_offset, run.inexact_offset
-            shard.partners, shard.solves_alone = len(run.partner_offsets), run.solves_alone
+        for shard, block, offsets in zip(self._shards, blocks, self._offsets, strict=True):
+            shard.rows, shard.columns, shard.stride = block.rows, block.columns, block.stride
+            shard.dtype, shard.inexact_dtype = DTYPES[block.dtype], DTYPES[block.inexact_dtype]
+            shard.terms, shard.exact, shard.lead = len(block.tables.sums_KL), block.exact, block.lead
+            shard.exact_offset, shard.inexact_offset = block.exact_offset, block.inexact_offset
+            shard.partners, shard.solves_alone = len(block.partner_offsets), block.solves_alone
             shard.offsets = offsets.buffer_info()[0]
-            if run.numbers.alone is not None:
+            if block.tables.alone_3K is not None:
                 shard.own_offset = own
-                own += run.numbers.alone.shape[1] * run.columns
+                own += block.tables.alone_3K.shape[1] * block.columns
         self._own = torch.empty(own, dtype=torch.float64)  # the sums of this rank, as the walk needs them
-        self.set_numbers([run.numbers for run in runs])
+        self.set_tables([block.tables for block in blocks])
 
-    def set_numbers(self, numbers: Sequence[RunNumbers]) -> None:
-        """Compute with other numbers, by run; those of a run may differ from its first ones in their values alone."""
+    def set_tables(self, tables: Sequence[SpanTables]) -> None:
         self._kept: list[object] = []  # the memory that the structs point to
         by_id: dict[int, tuple[int, int, int | None, CMetric]] = {}
-        for shard, own in zip(self._shards, numbers, strict=True):
+        for shard, own in zip(self._shards, tables, strict=True):
             if (values := by_id.get(id(own))) is None:
-                table, coupling, metric = own.table_KL.contiguous(), own.coupling.contiguous(), own.metric
-                alone = None if own.alone is None else own.alone.contiguous()
-                self._kept += [own, table, coupling, alone]
+                sums, starts, metric = own.sums_KL.contiguous(), own.starts_3R.contiguous(), own.metric
+                alone = None if own.alone_3K is None else own.alone_3K.contiguous()
+                self._kept += [own, sums, starts, alone]
                 values = by_id[id(own)] = (
-                    table.data_ptr(),
-                    coupling.data_ptr(),
+                    sums.data_ptr(),
+                    starts.data_ptr(),
                     None if alone is None else alone.data_ptr(),
                     CMetric(metric.native_kind, metric.native_riemann, *metric.native_numbers()),
                 )
             shard.table, shard.coupling, shard.alone, shard.metric = values
 
-    @staticmethod
-    def serves(local: Tensor, backend: str) -> bool:
-        """Whether the kernels compute on this memory under the name the user chose."""
-        return local.numel() == 0 or (local.dtype in DTYPES and choose(backend, local) is cpu.CPU)
+    def pack(self, addresses: Sequence[int], buffer: Tensor) -> None:
+        check(self._call(self._native.shard_sums, addresses, buffer))
 
-    @staticmethod
-    def available() -> bool:
-        """Whether the kernels may run now: a dispatch mode must see torch's own operators instead."""
-        return isinstance(load(), Native) and not opaque_operator.is_watched()
-
-    def sums(self, addresses: Sequence[int], sums: Tensor) -> None:
-        """Store the sums of every run, whose first entries are at these addresses."""
-        check(self._call(self._native.shard_sums, addresses, sums))
-
-    def solve_(self, addresses: Sequence[int], received: Tensor) -> bool:
-        """Direct every run in place; False, with nothing touched, if the kernels cannot at this strength."""
+    def correct_(self, addresses: Sequence[int], received: Tensor) -> bool:
         result = self._call(self._native.shard_walk, addresses, received)
         if result == BAD_ARGUMENT:
             return False

@@ -223,7 +223,7 @@ class Attachment(DirectedStep):
 
 def _without_gradients() -> dict[str, Any]:
     """The parts of an attachment that describe gradients, as they are before the first step."""
-    return {"_fast_path": FastPathCache(), "_prepared": None, "_prepared_steps": None, "_last_step": None}
+    return {"_fast_path": FastPathCache(), "_prepared": None, "_step_cache": None, "_last_step": None}
 
 
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:

@@ -23,10 +23,10 @@ from riesz.hook.traced import TracedStep
 from riesz.layout.axis import ColumnView, is_dtensor
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
-from riesz.private_torch import groups_before_sharing, is_nested, local_tensors, overflow_flags
+from riesz.private_torch import groups_before_sharing, is_nested, overflow_flags
 
 if TYPE_CHECKING:
-    from riesz.sharded import PreparedStep, PreparedSteps
+    from riesz.sharded import PreparedStep, StepCache
 
 
 class DirectedStep:
@@ -143,8 +143,8 @@ class DirectedStep:
         self._plan = plan
         self._traced = TracedStep(self.optimizer, plan)
         self._fast_path = FastPathCache()
+        self._step_cache: StepCache | None = None
         self._prepared: PreparedStep | None = None
-        self._prepared_steps: PreparedSteps | None = None
         self._agreed: tuple[bool, bool] | None = None
 
     def _make_plan(self) -> Plan:
@@ -245,8 +245,8 @@ class DirectedStep:
             return
         from riesz import sharded
 
-        items = [sharded.Item(t.name, t.parameter, None, t.axis, t.metric) for t in self._plan.sharded]
-        sharded.agree(items, f"enabled={self.enabled}, recording={self.recording}, control={self._control}")
+        gradients = [sharded.ShardedGradient(t.name, t.parameter, None, t.axis, t.metric) for t in self._plan.sharded]
+        sharded.agree(gradients, f"enabled={self.enabled}, recording={self.recording}, control={self._control}")
         self._agreed = settings
 
     def _direct_by_fast_path(self) -> bool:
@@ -263,15 +263,11 @@ class DirectedStep:
         # A parameter without a gradient contributes None, which matches no gradient.
         gradients: list[Any] = [target.parameter.grad for target in targets]
         if self._prepared is not None:
-            if not self._prepared.holds_gradients(gradients):
+            assert self._step_cache is not None
+            shards = self._step_cache.repeat_(self._prepared, gradients)
+            if not shards:
                 return False
-            assert self._prepared_steps is not None
-            self._prepared_steps.use(self._prepared)
-            with torch.no_grad():
-                self._prepared.start(gradients, recording=False)
-                self._prepared.finish()
-            # A DTensor is written through its local part.
-            self._last_step = diagnostics.StepRecord.of_shards(targets, gradients, local_tensors(gradients))
+            self._last_step = diagnostics.StepRecord.of_shards(targets, gradients, shards)
         else:
             # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
             addresses = self._fast_path.direct_(gradients, self._metric)
@@ -309,10 +305,10 @@ class DirectedStep:
             return None
         from riesz import sharded
 
-        items = [sharded.Item(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
-        self._prepared_steps = self._prepared_steps or sharded.PreparedSteps()
-        prepared = self._prepared_steps.prepare(items, self._backend, self._control, check_writable)
-        prepared.start([item.gradient for item in items], self.recording)
+        opened = [sharded.ShardedGradient(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
+        self._step_cache = self._step_cache or sharded.StepCache()
+        prepared = self._step_cache.prepare(opened, self._backend, self._control, check_writable)
+        prepared.start([one.gradient for one in opened], self.recording)
         if len(gradients) == len(self._plan.targets) and len(self._plan.turns) == 1:
             self._prepared = prepared
         return prepared

@@ -19,7 +19,7 @@ class Identity(Metric):
     """
 
     native_kind = 0
-    off_diagonal = "zero"
+    mixes_rows = False
 
     @property
     def returns_input(self) -> bool:

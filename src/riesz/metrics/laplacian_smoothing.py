@@ -7,6 +7,7 @@ from torch import Tensor
 
 from riesz.metrics import circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.low_rank import Exponentials
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +32,7 @@ class LaplacianSmoothing(Metric):
     tunable_fields = ("sigma", "scale", "blend")
     strength_field = "sigma"
     native_kind = 4
-    off_diagonal = "exponentials"
+    off_diagonal = Exponentials
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.sigma * waves_F)

@@ -9,7 +9,7 @@ middle and everything else is batch. `riesz.layout.axis` does the folding.
 import copy
 import re
 from dataclasses import Field, dataclass, fields
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,9 +17,10 @@ from torch import Tensor
 from riesz.layout.axis import Axis, ColumnView, check_gradient, compute_dtype
 from riesz.metrics import circulant
 
-Self = TypeVar("Self", bound="Operator")
+if TYPE_CHECKING:
+    from riesz.metrics.low_rank import LowRank
 
-OffDiagonal = Literal["zero", "rank one", "parabola", "exponentials"]
+Self = TypeVar("Self", bound="Operator")
 
 SHARED_FIELDS = ("scale", "blend")
 """The settings every metric has; they are listed after a metric's own."""
@@ -37,21 +38,24 @@ class Operator:
         strength_field: the tunable field that sets how strongly it smooths, None without one.
         mixes_columns: whether an entry of the result depends on columns other than its own.
         native_kind: its number in csrc/riesz.h, None where the compiled kernels do not know it.
-        off_diagonal: the form of the blocks off the diagonal of its matrix, which decides what ranks that share a
-            column exchange; None where no closed form is known.
+        off_diagonal: the form of its matrix off the diagonal, a class of `metrics/low_rank.py`: ranks that share a
+            column exchange a few sums of it. None where no form is known: then they exchange the column.
+        mixes_rows: whether an entry of the result depends on other entries of its column.
 
-    The last two describe one class only. A subclass does not inherit them, because it may compute something else.
+    The last three describe one class only. A subclass does not inherit them, because it may compute something else.
     """
 
     tunable_fields: ClassVar[tuple[str, ...]] = ()
     strength_field: ClassVar[str | None] = None
     mixes_columns: ClassVar[bool] = False
     native_kind: ClassVar[int | None] = None
-    off_diagonal: ClassVar[OffDiagonal | None] = None
+    off_diagonal: "ClassVar[type[LowRank] | None]" = None
+    mixes_rows: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         cls.native_kind = cls.__dict__.get("native_kind")
         cls.off_diagonal = cls.__dict__.get("off_diagonal")
+        cls.mixes_rows = cls.__dict__.get("mixes_rows", True)
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from riesz.metrics import _numbers, circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.low_rank import Constant
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +33,7 @@ class ReweightedL2(Metric):
     tunable_fields = ("lam", "scale", "blend")
     strength_field = "lam"
     native_kind = 1
-    off_diagonal = "rank one"
+    off_diagonal = Constant
 
     def _checked_strength(self, owner: str, name: str, value: object) -> float:
         lam = _numbers.checked(owner, name, value, "lam > -1")

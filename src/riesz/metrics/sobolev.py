@@ -7,6 +7,7 @@ from torch import Tensor
 
 from riesz.metrics import circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.low_rank import Exponentials
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,7 +34,7 @@ class Sobolev(Metric):
     tunable_fields = ("lam", "scale", "blend")
     strength_field = "lam"
     native_kind = 2
-    off_diagonal = "exponentials"
+    off_diagonal = Exponentials
 
     def smoothing_symbol(self, n: int, waves_F: Tensor) -> Tensor:
         return 1.0 / (1.0 + self.lam * (n**2 * waves_F))

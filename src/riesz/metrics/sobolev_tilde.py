@@ -8,6 +8,7 @@ from torch import Tensor
 
 from riesz.metrics import circulant
 from riesz.metrics.base import Metric
+from riesz.metrics.low_rank import Parabola
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +44,7 @@ class SobolevTilde(Metric):
     tunable_fields = ("lam", "scale", "blend")
     strength_field = "lam"
     native_kind = 3
-    off_diagonal = "parabola"
+    off_diagonal = Parabola
 
     def __post_init__(self) -> None:
         super().__post_init__()

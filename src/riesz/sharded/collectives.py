@@ -1,13 +1,14 @@
-"""The collectives of a rank group: each has buffers that are laid out once, starts without waiting and finishes later.
+"""Groups of ranks and their collectives: laid out once, started without waiting, finished later.
 
-Every buffer opens with a digest of the work that the rank takes part in: which gradients there are, their shapes, the
-metric's numbers. The ranks compare digests at every step, before anything that arrived is used. Ranks that disagree (a
-parameter without a gradient on one of them, a schedule that differs) all raise in the same call, instead of mixing each
-other's columns or waiting for ever. On an accelerator the comparison waits for the collective.
+Every collective carries the token of its `Work`. Tokens are compared at every step, before anything that arrived is
+used: ranks that disagree (a parameter without a gradient on one of them, a schedule that differs) all raise in the same
+call, instead of mixing each other's columns. The comparison reads the tokens back, so on an accelerator it waits for
+the collective.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,8 +17,8 @@ from torch import Tensor
 from riesz.control import norm_ratio
 from riesz.control import products as products_of
 from riesz.layout.axis import compute_dtype
-from riesz.sharded.groups import Describe, RankGroup, digest, disagreement, rank_group
-from riesz.sharded.layout import LocalPart, local_of
+from riesz.sharded.agreement import RankGroup, Work, agreement_header, disagreement, rank_group, totals_agree
+from riesz.sharded.layout import LocalShard, local_of
 
 WORD = 8
 """Buffers are cut at multiples of this many bytes, so that any dtype can be read at a cut."""
@@ -28,18 +29,11 @@ KEEP_BYTES = 64 << 20
 # One call under two names: torch 2.13 renamed it and warns of the old one.
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
+Pack = Callable[[Tensor], object]
+"""Writes what is sent, where it is told."""
 
-class Exchange(Protocol):
-    """Collectives and the computation around them: laid out once, used at every step."""
 
-    def start(self) -> None:
-        """Pack what other ranks need, and begin to send it."""
-
-    def finish(self) -> None:
-        """Wait for what other ranks send, and direct in place. Raises on all ranks if their work differs."""
-
-    def drop_buffers(self) -> None:
-        """Free what is kept from step to step."""
+# -- collectives -------------------------------------------------------------------------------------------------------
 
 
 def padded(size: int) -> int:
@@ -61,7 +55,7 @@ class Buffer:
         return self._bytes
 
     def release(self) -> None:
-        """Free the memory if it is too large to keep."""
+        """Free the memory if it is too large to keep; who holds it may still read it."""
         if self.size > KEEP_BYTES:
             self.drop()
 
@@ -71,182 +65,185 @@ class Buffer:
 
 
 class AllGather:
-    """Every rank gets `size` bytes of every rank."""
+    """Every rank gets `size` bytes of every rank, each behind a token of 8 bytes."""
 
-    def __init__(self, group: RankGroup, size: int, device: torch.device):
-        self._group = group
-        self._device = device
-        self._sent = Buffer(WORD + size, device)
-        self._received = Buffer(group.size * (WORD + size), group.device)
-        self._pending: Any = None
+    def __init__(self, group: RankGroup, work: Work, size: int, device: torch.device):
+        self._group, self._work, self._device = group, work, device
         self.stride = WORD + size
-        """Bytes from one rank's part of what is received to the next; each opens with the digest."""
+        """Bytes from one rank's part of what is received to the next."""
+        self._sent = Buffer(self.stride, device)
+        self._received = Buffer(group.size * self.stride, group.device)
+        self._pending: Any = None
 
-    def send_buffer(self) -> Tensor:
-        return self._sent.get()
-
-    def start(self, token: int) -> None:
+    def start(self, pack: Pack) -> None:
         sent = self._sent.get()
-        sent.view(torch.int64)[0] = token
+        pack(sent[WORD:])
+        sent.view(torch.int64)[0] = self._work.token
         on_group = sent.to(self._group.device)
         self._pending = _all_gather(self._received.get(), on_group, group=self._group.process_group, async_op=True)
 
-    def finish(self, token: int, describe: Describe) -> Tensor:
-        """All that was sent, rank by rank."""
-        self._group.wait(self._pending, describe)
+    def finish(self) -> Tensor:
+        """What every rank packed: of shape (ranks, bytes)."""
+        self._group.wait(self._pending, self._work)
         received = self._received.get().to(self._device)
-        tokens = received.view(torch.int64)[:: self.stride // WORD]
-        if tokens.tolist() != [token] * self._group.size:
-            raise disagreement(describe)
-        return received
-
-    def release(self) -> None:
+        if received.view(torch.int64)[:: self.stride // WORD].tolist() != [self._work.token] * self._group.size:
+            raise disagreement(self._work.describe)
         self._sent.release()
         self._received.release()
+        return received.view(-1, self.stride)[:, WORD:]
 
-    def drop(self) -> None:
+    def drop_buffers(self) -> None:
         self._sent.drop()
         self._received.drop()
 
 
 class AllReduce:
-    """Every rank gets the float64 sums of `count` numbers over all ranks."""
+    """Every rank gets the float64 sums of `count` numbers over all ranks, behind three numbers that compare tokens."""
 
     HEADER = 3
-    """Numbers in front of the sums, by which ranks agree."""
 
-    def __init__(self, group: RankGroup, count: int, device: torch.device):
-        self._group = group
-        self._device = device
+    def __init__(self, group: RankGroup, work: Work, count: int, device: torch.device):
+        self._group, self._work, self._device = group, work, device
         self._buffer = Buffer(8 * (self.HEADER + count), device)
         self._pending: Any = None
-        self._on_group: Tensor = torch.empty(0)
+        self._on_group: Tensor | None = None
 
-    def send_buffer(self) -> Tensor:
-        """The bytes of header and numbers. The sums replace the numbers, so all of them are written at each step."""
-        return self._buffer.get()
-
-    def start(self, token: int) -> None:
-        flat = self._buffer.get().view(torch.float64)
-        flat[: self.HEADER] = torch.tensor(agreement_header(token, self._group.size), dtype=torch.float64)
-        self._on_group = flat.to(self._group.device)
+    def start(self, pack: Pack) -> None:
+        """Send what is packed into zeros: the sums of the last step lie where this step's numbers belong."""
+        sent = self._buffer.get().view(torch.float64).zero_()
+        pack(sent[self.HEADER :])
+        header = agreement_header(self._work.token, self._group.size)
+        sent[: self.HEADER] = torch.tensor(header, dtype=torch.float64)
+        self._on_group = sent.to(self._group.device)
         self._pending = dist.all_reduce(self._on_group, group=self._group.process_group, async_op=True)
 
-    def finish(self, token: int, describe: Describe) -> Tensor:
-        """The bytes of header and sums."""
-        self._group.wait(self._pending, describe)
+    def finish(self) -> Tensor:
+        """The sums."""
+        self._group.wait(self._pending, self._work)
+        assert self._on_group is not None
         totals = self._on_group.to(self._device)
         if not totals_agree(totals[: self.HEADER].tolist(), self._group.size):
-            raise disagreement(describe)
-        return totals.view(torch.uint8)
-
-    def release(self) -> None:
-        self._on_group = torch.empty(0)
+            raise disagreement(self._work.describe)
+        self._on_group = None
         self._buffer.release()
+        return totals[self.HEADER :]
 
-    def drop(self) -> None:
-        self._on_group = torch.empty(0)
+    def drop_buffers(self) -> None:
+        self._on_group = None
         self._buffer.drop()
 
 
-def agreement_header(token: int, ranks: int) -> tuple[int, int, int]:
-    """Three integers whose sums over all ranks tell whether all tokens are equal.
-
-    They are two digits d0, d1 of the token, the second with a count of one below it, and d0^2 + d1^2. By Cauchy and
-    Schwarz `W sum(d^2) >= sum(d)^2`, with equality only where all d are equal. Digits have so few bits that every sum
-    is an integer below 2^53, which float64 holds exactly in any order of adding.
-    """
-    bits, count_bits = _digit_bits(ranks)
-    low, high = token & (2**bits - 1), (token >> bits) & (2**bits - 1)
-    return low, (high << count_bits) + 1, low**2 + high**2
-
-
-def totals_agree(totals: Sequence[float], ranks: int) -> bool:
-    """Whether sums of `agreement_header` come from equal tokens; in integers, where nothing is rounded."""
-    low, packed, squares = (int(total) for total in totals)
-    _, count_bits = _digit_bits(ranks)
-    high, count = packed >> count_bits, packed & (2**count_bits - 1)
-    return bool(count * squares == low**2 + high**2)
-
-
-def _digit_bits(ranks: int) -> tuple[int, int]:
-    """Bits of a digit and of a count of ranks: sums of squares, and of digits above counts, stay below 2^53."""
-    count_bits = ranks.bit_length()
-    return max(1, min((52 - count_bits) // 2, 53 - 2 * count_bits)), count_bits
-
-
 class AllToAll:
-    """Every rank exchanges parts with every rank; part sizes may differ by rank.
+    """Every rank exchanges parts with every rank; part sizes may differ by rank, and each opens with a token.
 
     Args:
         group: the ranks that take part.
-        sent, received: by rank, the bytes of payload; each part opens with the digest.
-        send_buffer, receive_buffer: of the sum of those sizes and their headers.
+        work: whose token is sent; complemented on the way back, since a rank that was interrupted may have started
+            its next way there.
+        sent, received: by rank, the bytes of payload.
+        buffers: to send from and to receive in, of the sum of those sizes and their tokens.
+        is_back: whether it returns what another one brought.
     """
 
-    def __init__(self, group: RankGroup, sent: Sequence[int], received: Sequence[int], buffers: tuple[Buffer, Buffer]):
-        self._group = group
+    def __init__(
+        self,
+        group: RankGroup,
+        work: Work,
+        sent: Sequence[int],
+        received: Sequence[int],
+        buffers: tuple[Buffer, Buffer],
+        is_back: bool = False,
+    ):
+        self._group, self._work, self._is_back = group, work, is_back
         self._sent, self._received = buffers
         self._sent_lengths = [WORD + size for size in sent]
         self._received_lengths = [WORD + size for size in received]
-        self._sent_headers, self._received_headers = map(_headers, (self._sent_lengths, self._received_lengths))
+        # Where parts begin, in words.
+        self._sent_tokens, self._received_tokens = (
+            torch.tensor([0, *lengths[:-1]]).cumsum(0) // WORD
+            for lengths in (self._sent_lengths, self._received_lengths)
+        )
         self._pending: Any = None
-        self._on_group: Tensor = torch.empty(0)
+        self._on_group: Tensor | None = None
 
-    def start(self, token: int) -> None:
-        sent = self._sent.get()
-        sent.view(torch.int64)[self._sent_headers] = token
-        self._on_group = torch.empty(self._received.size, dtype=torch.uint8, device=self._group.device)
-        if self._group.device == sent.device:
-            self._on_group = self._received.get()
+    def start(self) -> None:
+        """Send what is in the first buffer."""
+        sent, received = self._sent.get(), self._received.get()
+        sent.view(torch.int64)[self._sent_tokens] = self._token
+        on_group = sent.to(self._group.device)
+        self._on_group = received if on_group is sent else torch.empty_like(received, device=self._group.device)
         self._pending = dist.all_to_all_single(
             self._on_group,
-            sent.to(self._group.device),
+            on_group,
             self._received_lengths,
             self._sent_lengths,
             group=self._group.process_group,
             async_op=True,
         )
 
-    def finish(self, token: int, describe: Describe) -> None:
-        """Wait until what was received is in the receive buffer."""
-        self._group.wait(self._pending, describe)
+    def finish(self) -> None:
+        """Wait until what was received is in the second buffer."""
+        self._group.wait(self._pending, self._work)
         received = self._received.get()
         if self._on_group is not received:
+            assert self._on_group is not None
             received.copy_(self._on_group)
-        self._on_group = torch.empty(0)
-        if (received.view(torch.int64)[self._received_headers] != token).any():
-            raise disagreement(describe)
+        self._on_group = None
+        if (received.view(torch.int64)[self._received_tokens] != self._token).any():
+            raise disagreement(self._work.describe)
+
+    @property
+    def _token(self) -> int:
+        return ~self._work.token if self._is_back else self._work.token
 
 
-def _headers(lengths: Sequence[int]) -> Tensor:
-    """Where the parts of a buffer begin, in words."""
-    starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
-    return starts // WORD
+# -- partial gradients -------------------------------------------------------------------------------------------------
+# A is linear, so each share of a sum could be directed by itself. Reduced first, the result is rounded as one process
+# rounds it, and what is not linear (the control "norm", diagnostics) sees the gradient and not its shares.
 
 
-def all_finite(gradients: Sequence[Any]) -> Tensor:
-    """Whether gradients are finite, as a 0-d bool that is the same on every rank: all skip a step, or none.
+def reduce_partial_(shards: Sequence[LocalShard]) -> None:
+    """Write the whole gradient in place of this rank's share: one all-reduce per rank group and dtype.
 
-    One all-reduce per mesh of the DTensors.
+    A smaller one before them compares which gradients there are, which decides the sizes.
     """
-    by_mesh: dict[Any, list[Tensor]] = {}
-    for gradient in gradients:
-        by_mesh.setdefault(gradient.device_mesh, []).append(torch.isfinite(local_of(gradient)).all())
-    finite = []
-    for mesh, flags in by_mesh.items():
-        flag = torch.stack(flags).all()
-        dims = tuple(dim for dim in range(mesh.ndim) if mesh.size(dim) > 1)
-        if dims and mesh.get_coordinate() is not None:
-            group = rank_group(mesh, dims)
-            shared = flag.to(group.device, torch.int32)
-            dist.all_reduce(shared, dist.ReduceOp.MIN, group=group.process_group)
-            flag = shared.to(flag.device, torch.bool)
-        finite.append(flag)
-    return torch.stack([flag.to(finite[0].device) for flag in finite]).all()
+    by_group: dict[RankGroup, list[LocalShard]] = {}
+    for shard in shards:
+        group = rank_group(shard.layout.mesh, tuple(dim for dim, _ in shard.layout.partial))
+        by_group.setdefault(group, []).append(shard)
+    for group, together in by_group.items():
+        layout = [(shard.name, shard.local is not None, str(shard.dtype), shard.parts) for shard in together]
+        _all_reduced(group, _work(layout, "Partial gradients", together), torch.zeros(0, device=group.device))
+        by_dtype: dict[tuple[torch.dtype, torch.device], list[tuple[LocalShard, Tensor]]] = {}
+        for shard in together:
+            if shard.local is not None:
+                by_dtype.setdefault((shard.local.dtype, shard.local.device), []).append((shard, shard.local))
+        for (_, device), alike in by_dtype.items():
+            flat = torch.cat([local.reshape(-1) for _, local in alike]).to(group.device)
+            dist.all_reduce(flat, group=group.process_group)
+            sums = torch.split(flat.to(device), [local.numel() for _, local in alike])
+            for (shard, local), total in zip(alike, sums, strict=True):
+                local.copy_((total / _partial_ranks(shard, "avg")).view(local.shape))
 
 
-# -- sums over whole gradients -----------------------------------------------------------------------------------------
+def share_partial_(shards: Sequence[LocalShard]) -> None:
+    """Leave each rank its share of the directed gradient, so that the placement is true again."""
+    for shard in shards:
+        if shard.local is not None and (ranks := _partial_ranks(shard, "sum")) > 1:
+            shard.local.div_(ranks)
+
+
+def _partial_ranks(shard: LocalShard, reduce_op: str) -> int:
+    return math.prod(shard.layout.mesh.size(dim) for dim, op in shard.layout.partial if op == reduce_op)
+
+
+def _work(layout: object, title: str, shards: Sequence[LocalShard]) -> Work:
+    work = Work(layout, title=title, absent=[shard.name for shard in shards if shard.local is None])
+    work.update()
+    return work
+
+
+# -- norms and products ------------------------------------------------------------------------------------------------
 
 SCALES = (2.0**-600, 1.0, 2.0**600)
 LIMIT = 2.0**400
@@ -254,14 +251,14 @@ LIMIT = 2.0**400
 
 
 class WholeSums:
-    """Sums over all shards of each gradient: norms and products."""
+    """Sums over all shards of each gradient."""
 
-    def __init__(self, parts: Sequence[LocalPart]):
-        self._parts = parts
+    def __init__(self, shards: Sequence[LocalShard]):
+        self._shards = shards
         self._groups: dict[RankGroup, list[int]] = {}
-        for index, part in enumerate(parts):
-            if dims := part.layout.cutting(tuple(range(len(part.layout.shape)))):
-                self._groups.setdefault(rank_group(part.layout.mesh, dims), []).append(index)
+        for index, shard in enumerate(shards):
+            if dims := shard.layout.cutting(tuple(range(len(shard.layout.shape)))):
+                self._groups.setdefault(rank_group(shard.layout.mesh, dims), []).append(index)
 
     def products(self, originals: Sequence[Tensor | None]) -> list[Tensor]:
         """|f|^2, |g|^2 and <f, g> of every gradient."""
@@ -278,21 +275,22 @@ class WholeSums:
     def _reduced(self, originals: Sequence[Tensor | None], sums_of: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
         """Sums of f and g, of nothing without a gradient, added over all ranks: one all-reduce per rank group."""
         sums = []
-        for part, f in zip(self._parts, originals, strict=True):
-            nothing = torch.zeros(0, dtype=part.dtype, device=part.device)
-            sums.append(sums_of(nothing, nothing) if f is None or part.local is None else sums_of(f, part.local))
+        for shard, f in zip(self._shards, originals, strict=True):
+            nothing = torch.zeros(0, dtype=shard.dtype, device=shard.device)
+            sums.append(sums_of(nothing, nothing) if f is None or shard.local is None else sums_of(f, shard.local))
         for group, indices in self._groups.items():
-            parts, own = [self._parts[index] for index in indices], [sums[index] for index in indices]
-            token = digest([(part.local is not None, len(one)) for part, one in zip(parts, own, strict=True)])
-            absent = ", ".join(part.name for part in parts if part.local is None)
-            reduce = AllReduce(group, sum(map(len, own)), own[0].device)
-            reduce.send_buffer().view(torch.float64)[AllReduce.HEADER :] = torch.cat(own)
-            reduce.start(token)
-            description = f"sums over whole gradients; without a gradient: {absent or 'none'}"
-            totals = reduce.finish(token, description.__str__).view(torch.float64)[AllReduce.HEADER :]
+            shards, own = [self._shards[index] for index in indices], [sums[index] for index in indices]
+            layout = [(shard.local is not None, len(one)) for shard, one in zip(shards, own, strict=True)]
+            totals = _all_reduced(group, _work(layout, "sums over whole gradients", shards), torch.cat(own))
             for index, total in zip(indices, torch.split(totals, [len(one) for one in own]), strict=True):
                 sums[index] = total
         return sums
+
+
+def _all_reduced(group: RankGroup, work: Work, numbers: Tensor) -> Tensor:
+    reduce = AllReduce(group, work, len(numbers), numbers.device)
+    reduce.start(lambda sent: sent.copy_(numbers))
+    return reduce.finish()
 
 
 def _squares(local: Tensor) -> Tensor:
@@ -317,3 +315,27 @@ def _norm(squares: Tensor) -> tuple[Tensor, Tensor]:
     # Factor by factor: the square of the ratio may underflow where the product does not.
     in_units = torch.where(squares == 0, 0.0, squares * ratio * ratio)
     return in_units.sum().sqrt(), 1 / scales[place]
+
+
+# -- finiteness --------------------------------------------------------------------------------------------------------
+
+
+def all_finite(gradients: Sequence[Any]) -> Tensor:
+    """Whether gradients are finite, as a 0-d bool that is the same on every rank: all skip a step, or none.
+
+    One all-reduce per mesh of the DTensors.
+    """
+    by_mesh: dict[Any, list[Tensor]] = {}
+    for gradient in gradients:
+        by_mesh.setdefault(gradient.device_mesh, []).append(torch.isfinite(local_of(gradient)).all())
+    finite = []
+    for mesh, flags in by_mesh.items():
+        flag = torch.stack(flags).all()
+        dims = tuple(dim for dim in range(mesh.ndim) if mesh.size(dim) > 1)
+        if dims and mesh.get_coordinate() is not None:
+            group = rank_group(mesh, dims)
+            shared = flag.to(group.device, torch.int32)
+            dist.all_reduce(shared, dist.ReduceOp.MIN, group=group.process_group)
+            flag = shared.to(flag.device, torch.bool)
+        finite.append(flag)
+    return torch.stack([flag.to(finite[0].device) for flag in finite]).all()

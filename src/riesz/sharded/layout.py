@@ -1,16 +1,16 @@
 """From a DTensor to the rows that each rank holds, and to what this rank can compute with its own.
 
-| placement on a mesh dim            | meaning here                                                        |
-| ---------------------------------- | ------------------------------------------------------------------- |
-| Replicate                          | every rank has all of it: nothing to do                             |
-| Shard of a batch axis              | whole columns: nothing to do, unless the operator mixes columns     |
-| Shard of the directed axis         | parts of columns: the ranks along it form a group                   |
-| Shard of another dim of the axis   | refused: "rasterized" and "fan_in" are cut along their first alone  |
-| _StridedShard (FSDP + TP)          | the same, with several runs of rows on a rank where shards are uneven |
-| Partial                            | reduced first, and written back as a share of the sum               |
+| placement on a mesh dim            | meaning here                                                          |
+| ---------------------------------- | --------------------------------------------------------------------- |
+| Replicate                          | every rank has all of it: nothing to do                               |
+| Shard of a batch axis              | whole columns: nothing to do, unless the operator mixes columns       |
+| Shard of the directed axis         | parts of columns: the ranks along it form a group                     |
+| Shard of another dim of the axis   | refused: "rasterized" and "fan_in" are cut along their first alone    |
+| _StridedShard (FSDP + TP)          | as Shard, with several spans of rows on a rank where shards are uneven |
+| Partial                            | reduced first, and written back as a share of the sum                 |
 
 The directed axis is read as one long line of `groups * n` rows, the groups of a convolution one after the other. A rank
-holds runs of it, in the order of its memory: one run under FSDP, several where shards are strided or span groups.
+holds spans of it, in the order of its memory: one under FSDP, several where shards are strided or contain groups.
 """
 
 import math
@@ -27,8 +27,9 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from riesz.layout.axis import Axis, ColumnView
 from riesz.metrics import Operator
+from riesz.metrics.low_rank import RowSpan
 from riesz.private_torch import local_tensors, strided_shard
-from riesz.sharded.groups import RankGroup, rank_group
+from riesz.sharded.agreement import RankGroup, rank_group
 
 LINEAR = ("sum", "avg")
 """The reductions that a Partial gradient may ask for."""
@@ -43,95 +44,85 @@ Cut = tuple[int, int]
 piece is a plain shard, several are a strided one."""
 
 
-@dataclass(frozen=True, order=True)
-class Run:
-    """Consecutive rows of the long axis."""
-
-    start: int
-    length: int
-
-    @property
-    def stop(self) -> int:
-        return self.start + self.length
-
-
 @dataclass(frozen=True)
-class Rows:
-    """How the directed axis is partitioned."""
+class RowPartition:
+    """Which rank holds which rows of the directed axis."""
 
     n: int  # the length of the axis, within one group of the convolution
-    # By rank of the rank group, its runs in its own order; none crosses from one group to the next.
-    runs: tuple[tuple[Run, ...], ...]
+    # By rank of the rank group, its spans in its own order; none crosses from one group to the next.
+    spans: tuple[tuple[RowSpan, ...], ...]
 
     def __post_init__(self) -> None:
-        held = sorted(run for runs in self.runs for run in runs)
-        edges = list(accumulate((run.length for run in held), initial=0))
-        if [run.start for run in held] != edges[:-1] or edges[-1] % self.n:
+        held = sorted(span for spans in self.spans for span in spans)
+        edges = list(accumulate((span.length for span in held), initial=0))
+        if [span.start for span in held] != edges[:-1] or edges[-1] % self.n:
             raise ValueError(f"expected rows that add up to whole columns of {self.n}, got {held}")
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """How many rows each rank holds."""
-        return tuple(sum(run.length for run in runs) for runs in self.runs)
+        return tuple(sum(span.length for span in spans) for spans in self.spans)
 
     @cached_property
     def groups(self) -> int:
         return sum(self.counts) // self.n
 
     @cached_property
-    def slots(self) -> int:
-        """The most runs of a divided group that any rank holds."""
-        return max(len(self.divided(rank)) for rank in range(len(self.runs)))
+    def divided(self) -> tuple[tuple[RowSpan, ...], ...]:
+        """By rank, its spans that are a part of a column only; the others need no other rank."""
+        return tuple(tuple(span for span in spans if span.length < self.n) for spans in self.spans)
 
     @cached_property
-    def shared(self) -> dict[int, int]:
+    def slots(self) -> int:
+        """The most spans of a divided group that any rank holds."""
+        return max(map(len, self.divided))
+
+    @cached_property
+    def divided_groups(self) -> dict[int, int]:
         """The groups that are divided among ranks, numbered in their order."""
-        divided = {self.group(run) for rank in range(len(self.runs)) for run in self.divided(rank)}
-        return {group: number for number, group in enumerate(sorted(divided))}
+        groups = {span.start // self.n for spans in self.divided for span in spans}
+        return {group: number for number, group in enumerate(sorted(groups))}
 
-    def group(self, run: Run) -> int:
-        return run.start // self.n
+    def number(self, span: RowSpan) -> int:
+        """Of the divided group that this span is a part of."""
+        return self.divided_groups[span.start // self.n]
 
-    def divided(self, rank: int) -> list[Run]:
-        """The rank's runs that are a part of a column only; the others need no other rank."""
-        return [run for run in self.runs[rank] if run.length < self.n]
-
-    def partners(self, run: Run) -> list[tuple[int, int, Run]]:
-        """All runs of the same group, with their ranks and their positions among the rank's divided runs."""
+    def partners(self, span: RowSpan) -> list[tuple[int, int, RowSpan]]:
+        """All spans of the same group, with their ranks and their positions among the rank's divided spans."""
         return [
             (rank, slot, other)
-            for rank in range(len(self.runs))
-            for slot, other in enumerate(self.divided(rank))
-            if self.group(other) == self.group(run)
+            for rank, spans in enumerate(self.divided)
+            for slot, other in enumerate(spans)
+            if other.start // self.n == span.start // self.n
         ]
 
 
 @lru_cache(maxsize=4096)
-def partition(
+def held_by_rank(
     length: int, cuts: tuple[Cut, ...], coordinates: tuple[tuple[int, ...], ...]
-) -> tuple[tuple[Run, ...], ...]:
-    """The runs of an axis that each rank holds, given its coordinates on the mesh dims that cut the axis."""
-    return tuple(tuple(_runs_at(length, cuts, coordinate)) for coordinate in coordinates)
+) -> tuple[tuple[RowSpan, ...], ...]:
+    """The spans of a tensor dim that each rank holds, given its coordinates on the mesh dims that cut it."""
+    return tuple(tuple(_held_at(length, cuts, coordinate)) for coordinate in coordinates)
 
 
 @lru_cache(maxsize=4096)
-def rows(n: int, rows_per_index: int, runs: tuple[tuple[Run, ...], ...]) -> Rows:
-    """Rows from the runs of a tensor dim: each index of it is `rows_per_index` rows, and columns have length n."""
-    wide = (tuple(Run(run.start * rows_per_index, run.length * rows_per_index) for run in held) for held in runs)
-    return Rows(n, tuple(tuple(_split(held, n)) for held in wide))
+def partition(n: int, rows_per_index: int, held: tuple[tuple[RowSpan, ...], ...]) -> RowPartition:
+    """Rows from the spans of a tensor dim: each index of it is `rows_per_index` rows, and columns have length n."""
+    rows = ([RowSpan(s.start * rows_per_index, s.length * rows_per_index) for s in spans] for spans in held)
+    return RowPartition(n, tuple(tuple(_split(spans, n)) for spans in rows))
 
 
-def _runs_at(length: int, cuts: Sequence[Cut], coordinate: Sequence[int]) -> list[Run]:
-    runs = [Run(0, length)] if length else []
+def _held_at(length: int, cuts: Sequence[Cut], coordinate: Sequence[int]) -> list[RowSpan]:
+    spans = [RowSpan(0, length)] if length else []
     for (pieces, parts), index in zip(cuts, coordinate, strict=True):
-        total = sum(run.length for run in runs)
-        taken: list[Run] = []
+        total = sum(span.length for span in spans)
+        taken: list[RowSpan] = []
         for piece in range(pieces):
             start, stop = _chunk(total, pieces, piece)
             first, last = _chunk(stop - start, parts, index)
-            taken += _between(runs, start + first, start + last)
-        runs = _joined(taken)
-    return runs
+            taken += _between(spans, start + first, start + last)
+        spans = _joined(taken)
+    return spans
 
 
 def _chunk(length: int, parts: int, index: int) -> tuple[int, int]:
@@ -140,33 +131,33 @@ def _chunk(length: int, parts: int, index: int) -> tuple[int, int]:
     return min(index * size, length), min((index + 1) * size, length)
 
 
-def _between(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
+def _between(spans: Iterable[RowSpan], start: int, stop: int) -> list[RowSpan]:
     """The rows from `start` to `stop`, counted in the rows held."""
     taken, before = [], 0
-    for run in runs:
-        low, high = max(start - before, 0), min(stop - before, run.length)
+    for span in spans:
+        low, high = max(start - before, 0), min(stop - before, span.length)
         if low < high:
-            taken.append(Run(run.start + low, high - low))
-        before += run.length
+            taken.append(RowSpan(span.start + low, high - low))
+        before += span.length
     return taken
 
 
-def _joined(runs: Iterable[Run]) -> list[Run]:
-    out: list[Run] = []
-    for run in runs:
-        if out and out[-1].stop == run.start:
+def _joined(spans: Iterable[RowSpan]) -> list[RowSpan]:
+    out: list[RowSpan] = []
+    for span in spans:
+        if out and out[-1].stop == span.start:
             start = out.pop().start
-            run = Run(start, run.stop - start)
-        out.append(run)
+            span = RowSpan(start, span.stop - start)
+        out.append(span)
     return out
 
 
-def _split(runs: Iterable[Run], n: int) -> Iterable[Run]:
-    for run in runs:
-        start = run.start
-        while start < run.stop:
-            stop = min(run.stop, (start // n + 1) * n)
-            yield Run(start, stop - start)
+def _split(spans: Iterable[RowSpan], n: int) -> Iterable[RowSpan]:
+    for span in spans:
+        start = span.start
+        while start < span.stop:
+            stop = min(span.stop, (start // n + 1) * n)
+            yield RowSpan(start, stop - start)
             start = stop
 
 
@@ -184,7 +175,8 @@ class ShardLayout:
     shape: tuple[int, ...]
     cuts: Cuts  # the mesh dims that cut each of its dims
     partial: tuple[tuple[int, str], ...]  # the mesh dims on which it is a share of a sum, and how shares are reduced
-    runs: tuple[tuple[Run, ...], ...]  # by tensor dim, the indices that this rank holds; empty if it is not on the mesh
+    held: tuple[tuple[RowSpan, ...], ...]  # by tensor dim, the indices that this rank holds; empty if not on the mesh
+    local_shape: tuple[int, ...]
 
     @classmethod
     def of(cls, tensor: DTensor, axis: Axis, what: str) -> "ShardLayout":
@@ -200,24 +192,20 @@ class ShardLayout:
             which = "rasterized" if axis.dim is None else "fan_in"
             raise _unsupported(tensor, what, f"{which!r} reads it row by row, and its rows themselves are divided")
         local = tuple(local_tensors([tensor])[0].shape)
-        if here is not None and local != (expected := tuple(map(layout.held, range(tensor.dim())))):
-            raise _unsupported(tensor, what, f"its local part has shape {local} where {expected} is expected")
+        if here is not None and local != layout.local_shape:
+            raise _unsupported(tensor, what, f"its local part has shape {local} where {layout.local_shape} is expected")
         return layout
 
     def cutting(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         """The mesh dims that cut any of these tensor dims, in their order."""
         return tuple(sorted(mesh_dim for dim in dims for mesh_dim, _ in self.cuts[dim]))
 
-    def held(self, dim: int) -> int:
-        """How many indices of a tensor dim this rank holds."""
-        return sum(run.length for run in self.runs[dim])
-
 
 @lru_cache(maxsize=4096)
 def _read(
     placements: tuple[Placement, ...], ranks: tuple[int, ...], here: tuple[int, ...] | None, shape: tuple[int, ...]
-) -> tuple[Cuts, tuple[tuple[int, str], ...], tuple[tuple[Run, ...], ...]] | str:
-    """Cuts, partial dims and runs of a tensor on a mesh of this shape, seen from one rank; or why it is unsupported."""
+) -> tuple[Cuts, tuple[tuple[int, str], ...], tuple[tuple[RowSpan, ...], ...], tuple[int, ...]] | str:
+    """All but mesh and shape of a `ShardLayout`, seen from one rank; or why the placements are unsupported."""
     cuts: list[list[tuple[int, Cut]]] = [[] for _ in shape]
     partial: list[tuple[int, str]] = []
     for mesh_dim, placement in enumerate(placements):
@@ -232,11 +220,12 @@ def _read(
             cuts[placement.dim].append((mesh_dim, (1, ranks[mesh_dim])))
         else:
             return f"its placement {placement} on mesh dim {mesh_dim} is not supported"
-    runs: list[tuple[Run, ...]] = []
+    held: list[tuple[RowSpan, ...]] = []
     for length, dim_cuts in zip(shape, cuts, strict=True) if here is not None else ():
         coordinate = tuple(here[mesh_dim] for mesh_dim, _ in dim_cuts) if here is not None else ()
-        runs += partition(length, tuple(cut for _, cut in dim_cuts), (coordinate,))
-    return tuple(map(tuple, cuts)), tuple(partial), tuple(runs)
+        held += held_by_rank(length, tuple(cut for _, cut in dim_cuts), (coordinate,))
+    local_shape = tuple(sum(span.length for span in spans) for spans in held)
+    return tuple(map(tuple, cuts)), tuple(partial), tuple(held), local_shape
 
 
 def _unsupported(tensor: DTensor, what: str, why: str) -> ValueError:
@@ -252,7 +241,7 @@ def _unsupported(tensor: DTensor, what: str, why: str) -> ValueError:
 
 
 @dataclass
-class LocalPart:
+class LocalShard:
     """This rank's part of one gradient, and the ranks it needs to direct it."""
 
     name: str  # of the parameter
@@ -263,9 +252,14 @@ class LocalPart:
     device: torch.device
     layout: ShardLayout
     group: RankGroup | None  # the ranks it exchanges sums or columns with; None if it needs no other rank
-    rows: Rows | None  # how the directed axis is partitioned within the group; None if this rank has whole columns
+    partition: RowPartition | None  # of the directed axis within the group; None if this rank has whole columns
     columns: int  # how many columns this rank holds parts of
     parts: int  # 2 for a complex gradient, whose real and imaginary parts are columns of their own, else 1
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """The dims that the axis runs along."""
+        return self.axis.dims(len(self.layout.shape))
 
     def open(self) -> ColumnView:
         """The part as columns, where this rank has whole ones."""
@@ -274,9 +268,9 @@ class LocalPart:
         groups = 1
         if self.metric.mixes_columns:
             groups = self.axis.groups if self.axis.dim != 0 else 1
-        elif self.metric.off_diagonal != "zero" and self.axis.dim is not None and self.line[0] == 0:
+        elif self.metric.mixes_rows and self.axis.dim is not None and self.line[0] == 0:
             # Some groups, each as a whole. To the other operators it makes no difference where a group ends.
-            groups = self.layout.held(0) * self.axis.groups // self.layout.shape[0]
+            groups = self.layout.local_shape[0] * self.axis.groups // self.layout.shape[0]
         return ColumnView.open(self.local, replace(self.axis, groups=groups), self.metric.mixes_columns)
 
     def read(self) -> Tensor:
@@ -299,18 +293,13 @@ class LocalPart:
         """Whether the rows of all columns lie in memory one after the other."""
         return self.local is None or (self._folded().is_contiguous() and not self.local.is_neg())
 
-    @property
-    def line(self) -> tuple[int, ...]:
-        """The dims that the axis runs along."""
-        return self.axis.dims(len(self.layout.shape))
-
     def _folded(self) -> Tensor:
         assert self.local is not None
         line = self.axis.dims(self.local.dim())
         return real_view(self.local).movedim(line, tuple(range(len(line))))
 
 
-def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name: str) -> LocalPart | None:
+def open_shard(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name: str) -> LocalShard | None:
     """This rank's part of a gradient, or of a parameter that has none now; None if the rank is not on its mesh.
 
     Args:
@@ -322,25 +311,24 @@ def open_part(gradient: Any, parameter: Any, axis: Axis, metric: Operator, name:
     if tensor.device_mesh.get_coordinate() is None:
         return None
     layout = ShardLayout.of(tensor, axis, f"the gradient of {name!r}")
-    local = None if gradient is None else local_of(gradient)
     parts = 2 if tensor.is_complex() else 1
     dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
     line = axis.dims(tensor.dim())
     others = tuple(dim for dim in range(tensor.dim()) if dim not in line)
-    columns = parts * math.prod(map(layout.held, others))
-    group, axis_rows = None, None
+    columns = parts * math.prod(layout.local_shape[dim] for dim in others)
+    group, rows = None, None
     if metric.mixes_columns:
         dims = layout.cutting(others)
         group = rank_group(layout.mesh, dims) if dims else None
-    elif (dims := layout.cutting(line[:1])) and metric.off_diagonal != "zero" and columns:
+    elif (dims := layout.cutting(line[:1])) and metric.mixes_rows and columns:
         group = rank_group(layout.mesh, dims)
-        runs = partition(layout.shape[line[0]], tuple(cut for _, cut in layout.cuts[line[0]]), group.coordinates)
-        rows_per_index = math.prod(layout.shape[dim] for dim in line[1:])
-        axis_rows = rows(axis.length(layout.shape), rows_per_index, runs)
-        if not axis_rows.slots:  # each group of the convolution is on one rank as a whole
-            group, axis_rows = None, None
-    device = local_tensors([tensor])[0].device
-    return LocalPart(name, axis, metric, local, dtype, device, layout, group, axis_rows, columns, parts)
+        held = held_by_rank(layout.shape[line[0]], tuple(cut for _, cut in layout.cuts[line[0]]), group.coordinates)
+        rows = partition(axis.length(layout.shape), math.prod(layout.shape[dim] for dim in line[1:]), held)
+        if not rows.slots:  # each group of the convolution is on one rank as a whole
+            group, rows = None, None
+    local = local_of(tensor)
+    own = None if gradient is None else local
+    return LocalShard(name, axis, metric, own, dtype, local.device, layout, group, rows, columns, parts)
 
 
 def check_torch(version: str, what: str) -> None:

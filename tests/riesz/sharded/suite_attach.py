@@ -219,7 +219,7 @@ def norms_are_kept_where_squares_overflow_or_vanish(world: int) -> float:
 
 
 def a_step_is_prepared_once_and_again_where_it_no_longer_holds(world: int) -> None:
-    from riesz.sharded.direct import PreparedStep
+    from riesz.sharded.step import PreparedStep
 
     mesh, made = meshes(world)[0], []
     original = PreparedStep.__init__

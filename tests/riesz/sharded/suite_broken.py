@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 import riesz
-from riesz.sharded import DisagreementError, groups
+from riesz.sharded import DisagreementError, agreement
 
 MEAN = riesz.ReweightedL2()
 ONE_SIDED = [
@@ -56,7 +56,7 @@ def a_rank_that_is_late_is_waited_for(rank: int) -> None:
     optimizer, _ = stepping(MEAN)
     for late in range(5):
         # Around the time at which the others ask.
-        time.sleep((0.8 + 0.1 * late) * groups.PATIENCE.total_seconds() * (rank == 0))
+        time.sleep((0.8 + 0.1 * late) * agreement.TIMEOUT_S * (rank == 0))
         optimizer.step()
 
 
@@ -68,7 +68,7 @@ def ranks_with_parameters_of_their_own_besides_are_waited_for(rank: int, world: 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     riesz.attach(optimizer, model, metric=TILDE, layers="all", direction="output")
     for late in (0.0, 0.0, 1.5):
-        time.sleep(late * groups.PATIENCE.total_seconds() * (rank == 0))
+        time.sleep(late * agreement.TIMEOUT_S * (rank == 0))
         optimizer.step()
 
 
@@ -88,12 +88,12 @@ class EndsAsTheTimeIsUp:
 
 def a_collective_that_ends_as_the_time_is_up_has_ended() -> None:
     pending = EndsAsTheTimeIsUp()
-    groups.Watch("alone", 1).wait(pending, True, str)
+    agreement.DeadlockDetector("alone", 1).wait(pending, str)
     assert pending.waits == 2
 
 
 def run(rank: int, world: int, folder, full: bool) -> dict:
-    groups.PATIENCE /= 10
+    agreement.TIMEOUT_S /= 10
     a_collective_that_ends_as_the_time_is_up_has_ended()
     a_rank_that_is_late_is_waited_for(rank)
     ranks_with_parameters_of_their_own_besides_are_waited_for(rank, world)

@@ -15,7 +15,7 @@ import riesz
 from cases import METRICS, TOLERANCE
 from riesz.backends import direct_
 from riesz.layout.axis import Axis, ColumnView
-from riesz.sharded import Item
+from riesz.sharded import ShardedGradient
 from riesz.sharded import direct_ as direct_sharded_
 
 OUTPUTS, SOME_OUTPUTS = [1, 2, 3, 5, 10, 64, 513], [1, 5, 64]
@@ -127,8 +127,8 @@ def compare(cases, metric, dtype, mesh, places, errors) -> int:
     sums = [gradient.full_tensor() if partial else None for gradient in gradients]
     locals_ = [gradient.to_local() for gradient in gradients]
     memory = [(local.data_ptr(), local.stride()) for local in locals_]
-    items = [Item(case.name, g, g, case.axis, metric) for case, g in zip(chosen, gradients, strict=True)]
-    direct_sharded_(items, "auto")
+    opened = zip(chosen, gradients, strict=True)
+    direct_sharded_([ShardedGradient(case.name, g, g, case.axis, metric) for case, g in opened], "auto")
     for case, gradient, before, total in zip(chosen, gradients, memory, sums, strict=True):
         local = gradient.to_local()
         wanted = directed(metric, case, dtype) if total is None else one_process(metric, case, total)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from riesz.sharded import groups
-from riesz.sharded.collectives import agreement_header, totals_agree
-from riesz.sharded.groups import digest
+from riesz.sharded import agreement
+from riesz.sharded.agreement import agreement_header, digest, totals_agree
 
 MAX_RANKS = 4096
 TOKENS = [0, 1, 2**63 - 1, 2**62, 0x5555555555555555, *(random.Random(0).getrandbits(63) for _ in range(4))]
@@ -73,22 +71,22 @@ def test_headers_stay_exact_beyond_any_cluster():
 
 
 class Ranks:
-    """The watches of some ranks, one thread each, on a store that outlives their worlds."""
+    """The detectors of some ranks, one thread each, on a store that outlives their worlds."""
 
     def __init__(self, monkeypatch, count):
         self.store, self._count = dist.HashStore(), count
-        monkeypatch.setattr(groups, "default_store", lambda: self.store)
+        monkeypatch.setattr(agreement, "default_store", lambda: self.store)
         monkeypatch.setattr(dist, "get_backend", lambda: "gloo")
         monkeypatch.setattr(dist, "get_rank", lambda: 0)
-        monkeypatch.setattr(groups, "PATIENCE", timedelta(seconds=0.05))
+        monkeypatch.setattr(agreement, "TIMEOUT_S", 0.05)
 
     def run(self, work):
-        """`work(watch, rank)` on new watches; which ranks raised."""
+        """`work(detector, rank)` on new detectors; which ranks raised."""
 
         def raises(rank):
             try:
-                work(groups.Watch("mesh", self._count), rank)
-            except groups.DisagreementError:
+                work(agreement.DeadlockDetector("mesh", self._count), rank)
+            except agreement.DisagreementError:
                 return True
             return False
 
@@ -110,23 +108,23 @@ def test_a_store_that_outlives_its_process_groups_keeps_nothing_of_them(monkeypa
         def is_completed(self):
             return False
 
-    def world(watch, rank, work):
+    def world(detector, rank, work):
         for _ in range(2):
-            watch.agree(work, str)
-        watch.begin(work)
+            detector.agree(work, str)
+        detector.begin(work)
         pending = LateCollective()
         pending.ends = time.monotonic() + 0.1 + 0.1 * rank
-        watch.wait(pending, True, str)
-        watch.end()
+        detector.wait(pending, str)
+        detector.end()
 
     for work in (1, 2, 3):
-        assert ranks.run(lambda watch, rank, work=work: world(watch, rank, work)) == [False] * 3
+        assert ranks.run(lambda detector, rank, work=work: world(detector, rank, work)) == [False] * 3
         assert ranks.store.num_keys() == before
 
 
 def test_ranks_that_differ_at_an_agreement_all_raise(monkeypatch):
     ranks = Ranks(monkeypatch, 3)
-    assert ranks.run(lambda watch, rank: watch.agree(int(rank == 1), str)) == [True] * 3
+    assert ranks.run(lambda detector, rank: detector.agree(int(rank == 1), str)) == [True] * 3
 
 
 def test_digests_differ_where_work_does():

@@ -11,13 +11,15 @@ import torch
 
 import riesz
 from riesz.backends.reference import dense
-from riesz.backends.shards import ShardKernels
+from riesz.backends.shards import CpuShardKernels
 from riesz.layout.axis import Axis
-from riesz.sharded.batching import ReductionExchange, batch_columns
-from riesz.sharded.collectives import AllReduce
-from riesz.sharded.groups import RankGroup, Watch
-from riesz.sharded.layout import LocalPart, Rows, Run
-from riesz.sharded.low_rank import LowRankExchange
+from riesz.metrics.low_rank import RowSpan
+from riesz.sharded import collectives
+from riesz.sharded.agreement import DeadlockDetector, RankGroup
+from riesz.sharded.collectives import WORD, AllReduce
+from riesz.sharded.columns import batch_columns
+from riesz.sharded.layout import LocalShard, RowPartition
+from riesz.sharded.sums import GatheredSums, ReducedSums
 
 METRICS = [
     riesz.ReweightedL2(lam=3.0, scale=0.5, blend=0.25),
@@ -33,41 +35,43 @@ WIDTHS = (1, 7, 8, 64, 131, 4200)  # the last is wider than a tile
 
 
 def exchanges(metric, lengths, dtype, backend):
-    """Rank by rank, an exchange of gradients of several widths, and the whole gradients they belong to."""
+    """Rank by rank, an strategy for gradients of several widths, and the whole gradients they belong to."""
     torch.manual_seed(sum(lengths))
     n, edges = sum(lengths), list(accumulate(lengths, initial=0))
-    runs = tuple((Run(start, length),) if length else () for start, length in zip(edges, lengths, strict=False))
+    spans = tuple((RowSpan(start, length),) if length else () for start, length in zip(edges, lengths, strict=False))
     wholes = [torch.randn(n, width, dtype=torch.float64).to(dtype) for width in WIDTHS]
     made, shards = [], []
     for rank, length in enumerate(lengths):
-        group = RankGroup(
-            None, rank, tuple((r,) for r in range(len(lengths))), torch.device("cpu"), Watch("ranks", len(lengths))
-        )
+        coordinates, detector = tuple((r,) for r in range(len(lengths))), DeadlockDetector("ranks", len(lengths))
+        group = RankGroup(None, rank, coordinates, torch.device("cpu"), detector)
         own = [whole[edges[rank] : edges[rank] + length].clone() for whole in wholes]
         parts = [
-            LocalPart(f"w{width}", Axis(0), metric, local, dtype, local.device, None, group, Rows(n, runs), width, 1)
+            LocalShard(
+                f"w{width}", Axis(0), metric, local, dtype, local.device, None, group, RowPartition(n, spans), width, 1
+            )
             for width, local in zip(WIDTHS, own, strict=True)
         ]
         batches = batch_columns(parts)
-        kind = ReductionExchange if metric.off_diagonal == "rank one" else LowRankExchange
-        made.append(kind(group, batches, backend))
+        kind = ReducedSums if ReducedSums.serves(batches[0], permuted=False) else GatheredSums
+        made.append(kind(group, batches, backend, permuted=False))
         shards.append(own)
     return made, shards, wholes
 
 
 def run_in_process(made, monkeypatch):
     """Start all ranks, hand each what an all-gather or an all-reduce gives, finish all ranks."""
-    for exchange in made:
-        monkeypatch.setattr(exchange._collective, "start", lambda token: None)
-        exchange.start()
-    sent = [exchange._collective.send_buffer() for exchange in made]
+    monkeypatch.setattr(collectives, "_all_gather", lambda *args, **kwargs: None)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *args, **kwargs: None)
+    for strategy in made:
+        strategy.start()
     if isinstance(made[0]._collective, AllReduce):
-        received = torch.stack([buffer.view(torch.float64) for buffer in sent]).sum(0).view(torch.uint8)
+        sent = [strategy._collective._buffer.get().view(torch.float64) for strategy in made]
+        received = torch.stack(sent).sum(0)[AllReduce.HEADER :]
     else:
-        received = torch.cat(sent)
-    for exchange in made:
-        monkeypatch.setattr(exchange._collective, "finish", lambda token, describe: received)
-        exchange.finish()
+        received = torch.stack([strategy._collective._sent.get() for strategy in made])[:, WORD:]
+    for strategy in made:
+        strategy._collective.finish = lambda: received
+        strategy.finish()
 
 
 @pytest.mark.parametrize("backend", ["cpu", "eager"])
@@ -152,7 +156,9 @@ def test_a_metric_too_strong_for_the_kernels_is_solved_by_torch(monkeypatch):
     made, shards, wholes = exchanges(metric, (5, 4, 1), torch.float64, "cpu")
     used = []
     monkeypatch.setattr(
-        ShardKernels, "solve_", lambda self, *a, inner=ShardKernels.solve_: used.append(inner(self, *a)) or used[-1]
+        CpuShardKernels,
+        "correct_",
+        lambda self, *a, inner=CpuShardKernels.correct_: used.append(inner(self, *a)) or used[-1],
     )
     run_in_process(made, monkeypatch)
     assert used == [False] * 3

@@ -12,9 +12,10 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import riesz
 from cases import METRICS
 from riesz.backends.reference import dense
-from riesz.sharded.layout import Rows, Run, check_torch, partition, rows
-from riesz.sharded.low_rank import couplings, low_rank, tables
-from riesz.sharded.strategies import gather_bytes, transpose_bytes
+from riesz.metrics.low_rank import RowSpan, SpanFactors, low_rank
+from riesz.sharded.columns import ExchangedColumns
+from riesz.sharded.layout import RowPartition, check_torch, held_by_rank, partition
+from riesz.sharded.sums import GatheredSums
 
 
 def rows_by_torch(length, places, sizes, coordinate):
@@ -34,8 +35,8 @@ def test_every_rank_holds_the_rows_that_torch_gives_it(length, cuts):
     coordinates = tuple(
         tuple(coordinate) for coordinate in torch.cartesian_prod(*map(torch.arange, sizes)).view(-1, len(cuts)).tolist()
     )
-    for coordinate, runs in zip(coordinates, partition(length, tuple(cuts), coordinates), strict=True):
-        held = [row for run in runs for row in range(run.start, run.stop)]
+    for coordinate, spans in zip(coordinates, held_by_rank(length, tuple(cuts), coordinates), strict=True):
+        held = [row for span in spans for row in range(span.start, span.stop)]
         assert held == rows_by_torch(length, places, sizes, coordinate)
 
 
@@ -48,32 +49,33 @@ def test_a_torch_that_cuts_strided_shards_differently_is_refused():
 
 def test_rows_that_do_not_add_up_are_refused():
     with pytest.raises(ValueError, match="add up to whole columns of 5"):
-        Rows(5, ((Run(0, 2),), (Run(3, 2),)))
+        RowPartition(5, ((RowSpan(0, 2),), (RowSpan(3, 2),)))
 
 
 def test_groups_that_fall_on_ranks_as_wholes_need_no_other_rank():
     coordinates = ((0,), (1,))
-    assert rows(4, 1, partition(16, ((1, 2),), coordinates)).slots == 0
-    straddling = rows(5, 1, partition(15, ((1, 2),), coordinates))
-    assert straddling.runs == ((Run(0, 5), Run(5, 3)), (Run(8, 2), Run(10, 5)))
-    assert straddling.partners(Run(5, 3)) == [(0, 0, Run(5, 3)), (1, 0, Run(8, 2))]
+    assert partition(4, 1, held_by_rank(16, ((1, 2),), coordinates)).slots == 0
+    straddling = partition(5, 1, held_by_rank(15, ((1, 2),), coordinates))
+    assert straddling.spans == ((RowSpan(0, 5), RowSpan(5, 3)), (RowSpan(8, 2), RowSpan(10, 5)))
+    assert straddling.partners(RowSpan(5, 3)) == [(0, 0, RowSpan(5, 3)), (1, 0, RowSpan(8, 2))]
 
 
 @pytest.mark.parametrize("metric", [*METRICS, riesz.Sobolev(1e4), riesz.SobolevTilde(1e4, blend=0.0)], ids=str)
 @pytest.mark.parametrize("lengths", [(1, 1), (2, 3, 1), (5, 5), (16, 7, 9), (33, 31, 1, 200)], ids=str)
 def test_shards_and_a_few_sums_make_up_the_whole_operator(metric, lengths):
     n = sum(lengths)
-    factors = low_rank(metric, n)
-    if factors is None:
+    form = low_rank(metric, n)
+    if form is None:
         return
     edges = [sum(lengths[:i]) for i in range(len(lengths))]
-    runs = tuple(Run(start, length) for start, length in zip(edges, lengths, strict=True))
-    sums = torch.block_diag(*(tables(factors, run.length)[0] for run in runs))
+    spans = tuple(RowSpan(start, length) for start, length in zip(edges, lengths, strict=True))
+    factors = [SpanFactors.of(form, span, spans, torch.device("cpu")) for span in spans]
+    sums = torch.block_diag(*(own.sums_KL for own in factors))
     built = torch.zeros(n, n, dtype=torch.float64)
-    for run in runs:
-        own = slice(run.start, run.stop)
-        built[own, own] += dense(factors.alone(metric, run.length), run.length)
-        built[own] += metric.scale * tables(factors, run.length)[1] @ couplings(factors, run, runs) @ sums
+    for span, own in zip(spans, factors, strict=True):
+        rows = slice(span.start, span.stop)
+        built[rows, rows] += dense(form.alone(metric, span.length), span.length)
+        built[rows] += metric.scale * own.basis_LK @ own.coupling_KR @ sums
     wanted = dense(metric, n)
     assert (built - wanted).abs().max() <= 1e-13 * wanted.abs().max()
 
@@ -82,15 +84,17 @@ def test_shards_and_a_few_sums_make_up_the_whole_operator(metric, lengths):
 def test_what_is_rounded_on_the_way_does_not_show_at_high_frequencies(n):
     """Without blend, SobolevTilde damps such columns by about n^2: what the terms lose is that much more of them."""
     metric = riesz.SobolevTilde(blend=0.0)
-    factors, runs = low_rank(metric, n), (Run(0, n // 3), Run(n // 3, n - n // 3))
+    form, spans = low_rank(metric, n), (RowSpan(0, n // 3), RowSpan(n // 3, n - n // 3))
+    factors = [SpanFactors.of(form, span, spans, torch.device("cpu")) for span in spans]
     angle_N1 = 2 * torch.pi * torch.arange(n, dtype=torch.float64)[:, None] / n
     columns_NC = torch.cat([torch.cos((n // 2 - k) * angle_N1 + 0.7) for k in range(4)], dim=1)
-    sums = [tables(factors, run.length)[0] @ columns_NC[run.start : run.stop] for run in runs]
-    sent = torch.cat([part for own in sums for part in (own[: factors.exact], own[factors.exact :].float().double())])
+    columns = [columns_NC[span.start : span.stop] for span in spans]
+    sums = [own.sums_KL @ own_LC for own, own_LC in zip(factors, columns, strict=True)]
+    sent = torch.cat([part for own in sums for part in (own[: form.exact], own[form.exact :].float().double())])
     built = [
-        dense(factors.alone(metric, run.length), run.length) @ columns_NC[run.start : run.stop]
-        + metric.scale * tables(factors, run.length)[1] @ (couplings(factors, run, runs) @ sent)
-        for run in runs
+        dense(form.alone(metric, len(own_LC)), len(own_LC)) @ own_LC
+        + metric.scale * own.basis_LK @ (own.coupling_KR @ sent)
+        for own, own_LC in zip(factors, columns, strict=True)
     ]
     wanted = dense(metric, n) @ columns_NC
     assert ((torch.cat(built) - wanted).abs().amax(0) / wanted.abs().amax(0)).max() <= 4e-6
@@ -99,11 +103,9 @@ def test_what_is_rounded_on_the_way_does_not_show_at_high_frequencies(n):
 @pytest.mark.parametrize("metric", [riesz.SobolevTilde(), riesz.Sobolev()], ids=str)
 def test_sums_are_fewer_bytes_up_to_about_the_root_of_half_or_a_third_of_the_length(metric):
     def cheaper(n, ranks):
-        partitioned = rows(n, 1, partition(n, ((1, ranks),), tuple((rank,) for rank in range(ranks))))
-        factors = low_rank(metric, n)
-        return gather_bytes(factors, partitioned, 64 * ranks, torch.float32) <= transpose_bytes(
-            partitioned, 64 * ranks, torch.float32
-        )
+        rows = partition(n, 1, held_by_rank(n, ((1, ranks),), tuple((rank,) for rank in range(ranks))))
+        whole = ExchangedColumns.bytes_of(rows, 64 * ranks, torch.float32)
+        return GatheredSums.bytes_of(low_rank(metric, n), rows, 64 * ranks, torch.float32) <= whole
 
     for n in (64, 512, 2048):
         edge = (8 * n / (24 if isinstance(metric, riesz.SobolevTilde) and n > 256 else 16)) ** 0.5
