@@ -176,7 +176,7 @@ def profiled(label: str, shapes: list[Shape]) -> Callable[[int, int], None]:
             measure(collective, "start", "collective, start")
             measure(collective, "finish", "collective, wait and compare")
         measure(step.PreparedStep, "holds_for", "check")
-        measure(step.PreparedStep, "start_on", "start, with pack")
+        measure(step.PreparedStep, "start", "start, with pack")
         measure(step.PreparedStep, "finish", "finish, with wait and solve")
         timed = TimedSteps(shapes, ranks)
         for name in TIMED:

@@ -72,8 +72,7 @@ def _arriving(name: str, output: Tensor, args: Any) -> int:
 
 def modelled(shapes: list[Shape], metric: riesz.Metric, ranks: int) -> tuple[str, int]:
     """The strategy and the bytes of one step by the cost model, for float32 gradients under Shard(0)."""
-    from riesz.metrics.low_rank import low_rank
-    from riesz.sharded.columns import ExchangedColumns
+    from riesz.sharded.columns import ColumnBatch, ExchangedColumns
     from riesz.sharded.layout import held_by_rank, partition
     from riesz.sharded.sums import GatheredSums
 
@@ -86,10 +85,10 @@ def modelled(shapes: list[Shape], metric: riesz.Metric, ranks: int) -> tuple[str
         return "all-reduce", sum(8 * columns for columns in columns_of.values()) * 2 * (ranks - 1) // ranks
     gathered = exchanged = 0
     for n, columns in columns_of.items():
-        form = low_rank(metric, n)
-        assert form is not None
-        gathered += GatheredSums.bytes_of(form, rows_of[n], columns, torch.float32)
-        exchanged += ExchangedColumns.bytes_of(rows_of[n], columns, torch.float32)
+        group: Any = None  # it does not count
+        batch = ColumnBatch(group, rows_of[n], metric, torch.float32, torch.device("cpu"), columns=columns)
+        gathered += GatheredSums.bytes(batch)
+        exchanged += ExchangedColumns.bytes(batch)
     return ("all-gather", gathered) if gathered <= exchanged else ("all-to-all", exchanged)
 
 

@@ -3,8 +3,6 @@
 A backend that has them names a class like `CpuShardKernels` as its `shard_kernels`. `riesz.sharded.sums` makes one for
 all gradients that share a collective, and calls it twice in a step. Addresses of gradients are passed at every call,
 tables when the metric's numbers change. Everything else is fixed when the kernels are made.
-
-Shape suffixes: K sums of a column, L rows of a span, R sums of all spans of a column.
 """
 
 from array import array
@@ -16,23 +14,7 @@ import torch
 from torch import Tensor
 
 from riesz.backends.native import BAD_ARGUMENT, DTYPES, CMetric, CShard, Native, check, load, threads
-from riesz.metrics import Operator
-
-_NONE = torch.zeros(0, 0, dtype=torch.float64)
-
-
-@dataclass(frozen=True)
-class SpanTables:
-    """What a span of rows needs of its metric's numbers; gradients with the same rows share it.
-
-    In float64, on the gradients' device. The defaults are for whole columns.
-    """
-
-    metric: Operator  # what the span solves by itself
-    sums_KL: Tensor = _NONE  # the weights of the sums of each column; no rows where nothing is sent
-    starts_3R: Tensor = _NONE  # what each sum of the column adds to the three values from which a walk along it starts
-    # What the span's own sums add to them for its own solution; None where that needs others.
-    alone_3K: Tensor | None = None
+from riesz.metrics.low_rank import SpanTables
 
 
 @dataclass(frozen=True)
@@ -106,14 +88,12 @@ class CpuShardKernels:
         by_id: dict[int, tuple[int, int, int | None, CMetric]] = {}
         for shard, own in zip(self._shards, tables, strict=True):
             if (values := by_id.get(id(own))) is None:
-                sums, starts, metric = own.sums_KL.contiguous(), own.starts_3R.contiguous(), own.metric
-                alone = None if own.alone_3K is None else own.alone_3K.contiguous()
-                self._kept += [own, sums, starts, alone]
+                self._kept.append(own)
                 values = by_id[id(own)] = (
-                    sums.data_ptr(),
-                    starts.data_ptr(),
-                    None if alone is None else alone.data_ptr(),
-                    CMetric(metric.native_kind, metric.native_riemann, *metric.native_numbers()),
+                    own.sums_KL.data_ptr(),
+                    own.starts_3R.data_ptr(),
+                    None if own.alone_3K is None else own.alone_3K.data_ptr(),
+                    CMetric(own.alone.native_kind, own.alone.native_riemann, *own.alone.native_numbers()),
                 )
             shard.table, shard.coupling, shard.alone, shard.metric = values
 

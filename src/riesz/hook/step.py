@@ -307,8 +307,7 @@ class DirectedStep:
 
         opened = [sharded.ShardedGradient(t.name, t.parameter, gradients.get(id(t)), t.axis, t.metric) for t in targets]
         self._step_cache = self._step_cache or sharded.StepCache()
-        prepared = self._step_cache.prepare(opened, self._backend, self._control, check_writable)
-        prepared.start([one.gradient for one in opened], self.recording)
+        prepared = self._step_cache.start(opened, self._backend, self._control, self.recording, check_writable)
         if len(gradients) == len(self._plan.targets) and len(self._plan.turns) == 1:
             self._prepared = prepared
         return prepared

@@ -15,8 +15,9 @@ Shape suffixes: K terms, L rows of a span, R terms of all spans of a column. Eve
 
 import copy
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -44,19 +45,15 @@ class RowSpan:
         return self.start + self.length
 
 
-class LowRank:
-    """U, X and V of a metric along an axis of length n; a metric of your own may have a subclass of its own.
+class LowRank(Protocol):
+    """U, X and V of a metric along an axis of length n; a metric of your own may have a subclass of its own."""
 
-    Attributes:
-        terms: K, how many sums of a column are sent.
-    """
+    terms: ClassVar[int]  # K: how many sums of a column are sent
 
-    terms: ClassVar[int]
     n: int
 
     @classmethod
-    def of(cls, metric: "Metric", n: int) -> "LowRank":
-        raise NotImplementedError
+    def of(cls, metric: "Metric", n: int) -> "LowRank": ...
 
     @property
     def exact(self) -> int:
@@ -65,23 +62,18 @@ class LowRank:
 
     def alone(self, metric: "Metric", length: int) -> "Operator":
         """What a span of this length solves by itself."""
-        raise NotImplementedError
 
     def sums(self, length: int) -> Tensor:
         """U of a span."""
-        raise NotImplementedError
 
     def basis(self, length: int) -> Tensor:
         """V of a span."""
-        raise NotImplementedError
 
     def coupling(self, span: RowSpan, other: RowSpan) -> Tensor:
         """X: what one sum of the other span adds to each term of this one. Both lie in one column."""
-        raise NotImplementedError
 
     def starts(self, length: int) -> Tensor:
         """What each term adds to the three values from which compiled kernels walk along a span: of shape (3, K)."""
-        raise NotImplementedError
 
     def alone_starts(self, length: int, dtype: torch.dtype) -> Tensor | None:
         """What each sum of the span itself adds to them; None where the kernels must take other sums for that."""
@@ -273,21 +265,44 @@ def low_rank(metric: "Operator", n: int) -> LowRank | None:
     return None if metric.off_diagonal is None else metric.off_diagonal.of(metric, n)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class SpanFactors:
-    """U and V of a span, and its X with all spans of its column, one after the other."""
+_NONE = torch.zeros(0, 0, dtype=torch.float64)
 
-    sums_KL: Tensor
-    basis_LK: Tensor
-    coupling_KR: Tensor
+
+@dataclass(frozen=True)
+class SpanTables:
+    """What a span of rows needs of its metric's numbers. The defaults are for whole columns."""
+
+    alone: "Operator"  # what the span solves by itself
+    sums_KL: Tensor = _NONE  # U, the weights of the sums of each column
+    basis_LK: Tensor = _NONE  # V, the terms
+    coupling_KR: Tensor = _NONE  # X with all spans of the column, one after the other
+    starts_3R: Tensor = _NONE  # what each sum of the column adds to the three values from which kernels walk along it
+    # What the span's own sums add to them for its own solution; None where that needs others.
+    alone_3K: Tensor | None = None
 
     @classmethod
-    def of(cls, form: LowRank, span: RowSpan, others: tuple[RowSpan, ...], device: torch.device) -> "SpanFactors":
-        """Of a span of a column, or of one of several columns on end: those are independent."""
-        own, *rest = (RowSpan(one.start % form.n, one.length) for one in (span, *others))
+    def of(
+        cls,
+        metric: "Operator",
+        n: int,
+        span: RowSpan,
+        others: Iterable[RowSpan],
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> "SpanTables":
+        """For gradients of a dtype. Rows are those of a column of length n, or of several independent ones on end."""
+        form, length = low_rank(metric, n), span.length
+        if length == n or form is None:
+            return cls(metric)
+        own, *rest = (RowSpan(one.start % n, one.length) for one in (span, *others))
         with torch.inference_mode(False):
-            coupling_KR = torch.cat([form.coupling(own, other) for other in rest], dim=1)
-            return cls(form.sums(span.length).to(device), form.basis(span.length).to(device), coupling_KR.to(device))
+            x_KR = torch.cat([form.coupling(own, other) for other in rest], dim=1)
+            made = form.sums(length), form.basis(length), x_KR, form.starts(length) @ x_KR
+            sums, basis, coupling, starts = (table.to(device).contiguous() for table in made)
+            alone_3K = form.alone_starts(length, dtype)
+            alone_3K = None if alone_3K is None else alone_3K.to(device).contiguous()
+            alone = form.alone(metric, length)  # type: ignore[arg-type]
+        return cls(alone, sums, basis, coupling, starts, alone_3K)
 
 
 def _with(metric: "Metric", **values: object) -> "Metric":

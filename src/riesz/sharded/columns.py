@@ -219,15 +219,9 @@ class ExchangedColumns(Strategy[ColumnBatch]):
 
     @classmethod
     def bytes(cls, batch: ColumnBatch) -> int:
-        return cls.bytes_of(batch.rows, batch.columns, batch.dtype)
-
-    @staticmethod
-    def bytes_of(rows: RowPartition, columns: int, dtype: torch.dtype) -> int:
-        ranks = len(rows.spans)
-        share = -(-columns // ranks)
-        there = (sum(rows.counts) - min(rows.counts)) * share
-        back = max(rows.counts) * (ranks - 1) * share
-        return (there + back) * dtype.itemsize
+        counts = batch.rows.counts
+        there, back = sum(counts) - min(counts), max(counts) * (len(counts) - 1)
+        return (there + back) * -(-batch.columns // len(counts)) * batch.dtype.itemsize
 
     def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str, permuted: bool):
         self._group, self._batches, self._backend, self._permuted = group, batches, backend, permuted

@@ -68,9 +68,7 @@ def direct_(gradients: Gradients, backend: str, control: Control = None, recordi
     Returns:
         |f|^2, |g|^2 and <f, g> of every gradient present, if `recording`, else nothing.
     """
-    prepared = _without_hook.prepare(gradients, backend, control)
-    prepared.start([one.gradient for one in gradients], recording)
-    return prepared.finish()
+    return _without_hook.start(gradients, backend, control, recording).finish()
 
 
 class StepCache:
@@ -80,16 +78,15 @@ class StepCache:
         self._known: dict[object, PreparedStep] = {}
         self._last: PreparedStep | None = None
 
-    def prepare(
-        self, gradients: Gradients, backend: str, control: Control, check: Check | None = None
+    def start(
+        self, gradients: Gradients, backend: str, control: Control, recording: bool, check: Check | None = None
     ) -> "PreparedStep":
-        """How to direct these: as the last list like it, if that still holds.
+        """Begin to direct these, as the last list like it if that still holds: `finish` or `abandon` must follow.
 
-        Raises where a layout is unsupported. Nothing is touched, and nothing is communicated but for process groups
-        that are new.
+        Raises where a layout is unsupported, before anything is touched or sent.
 
         Args:
-            gradients, backend, control: see `direct_`.
+            gradients, backend, control, recording: see `direct_`.
             check: called with every gradient that was not seen before, its name and its axis; raises if it is not
                 writable.
         """
@@ -105,6 +102,7 @@ class StepCache:
                     check(one.gradient, f"the gradient of {one.name!r}", one.axis)
             known = self._known[key] = PreparedStep(gradients, backend, control)
         self._use(known)
+        known.start([None if one.gradient is None else local_of(one.gradient) for one in gradients], recording)
         return known
 
     def repeat_(self, prepared: "PreparedStep", gradients: Sequence[Any]) -> Sequence[Tensor]:
@@ -125,7 +123,7 @@ class StepCache:
             return ()
         self._use(prepared)
         with torch.no_grad():
-            prepared.start_on(locals_, recording=False)
+            prepared.start(locals_, recording=False)
             prepared.finish()
         return locals_
 
@@ -191,15 +189,8 @@ class PreparedStep:
 
     # -- a step
 
-    def start(self, gradients: Sequence[Any], recording: bool) -> None:
-        """Begin to direct gradients, one per parameter or None, for which this holds: collectives are under way.
-
-        `finish` or `abandon` must follow.
-        """
-        self.start_on([None if gradient is None else local_of(gradient) for gradient in gradients], recording)
-
-    def start_on(self, locals_: Sequence[Tensor | None], recording: bool) -> None:
-        """The same, given their local parts."""
+    def start(self, locals_: Sequence[Tensor | None], recording: bool) -> None:
+        """Begin to direct gradients for which this holds, given the local part of each, or None: collectives start."""
         self._recording, self._under_way = recording, True
         for detector, work in self._work.items():
             detector.begin(work)

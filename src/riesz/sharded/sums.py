@@ -8,9 +8,8 @@ spans, G groups of a convolution. Everything is float64 but for those sums that 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import accumulate
 
 import torch
@@ -18,13 +17,13 @@ from torch import Tensor
 
 from riesz.backends import choose
 from riesz.backends.opaque_operator import count_writes, is_watched
-from riesz.backends.shards import ShardBlock, ShardKernels, SpanTables
-from riesz.metrics import Metric, Operator
-from riesz.metrics.low_rank import Constant, LowRank, RowSpan, SpanFactors, low_rank
+from riesz.backends.shards import ShardBlock, ShardKernels
+from riesz.metrics import Metric
+from riesz.metrics.low_rank import Constant, RowSpan, SpanTables, low_rank
 from riesz.sharded.agreement import RankGroup, Work
 from riesz.sharded.collectives import AllGather, AllReduce, padded
 from riesz.sharded.columns import ColumnBatch, Strategy, direct_rows_, work_of
-from riesz.sharded.layout import LocalShard, RowPartition, real_view
+from riesz.sharded.layout import LocalShard, real_view
 
 
 class SumStrategy(Strategy[ColumnBatch]):
@@ -52,6 +51,7 @@ class SumStrategy(Strategy[ColumnBatch]):
         self._kernels: ShardKernels | None = None
         self._kernel_class = self._choose_kernels()
         self._packed = False
+        self._tables: dict[tuple[int, RowSpan], SpanTables] = {}  # by batch and span of this rank
         self._sources: list[tuple[LocalShard, int]] = []  # by block, the gradient and the byte in it that it begins at
         self._keys: list[tuple[int, RowSpan]] = []  # by block, whose tables it uses
         self._shards = list({id(m.shard): m.shard for batch in batches for m in batch.members if m.present}.values())
@@ -90,17 +90,28 @@ class SumStrategy(Strategy[ColumnBatch]):
         return kinds.pop() if len(kinds) == 1 else None
 
     def _make_tables(self) -> None:
-        """Work out what depends on the metric's numbers; the places of sums, the first time only."""
-        self._forms = {id(batch): _form(batch) for batch in self._batches}
-        # Batches of equal columns share them; they are kept as long as the metric's numbers are.
-        self._factors = cache(SpanFactors.of)
+        """Work out what depends on the metric's numbers; blocks, the first time only."""
+        made: dict[object, SpanTables] = {}  # shared by batches of equal columns
+        for batch in self._batches:
+            for span, _ in batch.spans():
+                key = (id(batch.metric), batch.rows, span, batch.dtype, batch.device)
+                if key not in made:
+                    others = [other for _, _, other in self._partners(batch, span)]
+                    made[key] = SpanTables.of(batch.metric, batch.rows.n, span, others, batch.dtype, batch.device)
+                self._tables[id(batch), span] = made[key]
         if self._kernel_class is None:
             return
-        tables = {(id(batch), span): self._tables(batch, span) for batch in self._batches for span, _ in batch.spans()}
-        if self._kernels is not None:
-            self._kernels.set_tables([tables[key] for key in self._keys])
-            return
-        blocks = []
+        for_kernels = self._tables_for_kernels()
+        if self._kernels is None:
+            blocks = list(self._blocks(for_kernels))
+            self._kernels = self._kernel_class(blocks) if blocks else None
+        else:
+            self._kernels.set_tables([for_kernels[key] for key in self._keys])
+
+    def _tables_for_kernels(self) -> dict[tuple[int, RowSpan], SpanTables]:
+        return self._tables
+
+    def _blocks(self, tables: dict[tuple[int, RowSpan], SpanTables]) -> Iterator[ShardBlock]:
         for batch in self._batches:
             firsts = accumulate((member.columns for member in batch.members), initial=0)
             for member, column in zip(batch.members, firsts, strict=False):
@@ -109,20 +120,7 @@ class SumStrategy(Strategy[ColumnBatch]):
                     self._sources.append((member.shard, (first_row * stride + member.first) * batch.dtype.itemsize))
                     self._keys.append((id(batch), span))
                     block = ShardBlock(span.length, width, stride, batch.dtype, tables[id(batch), span])
-                    blocks.append(self._placed(block, batch, column, span) if span.length < batch.rows.n else block)
-        self._kernels = self._kernel_class(blocks) if blocks else None
-
-    def _tables(self, batch: ColumnBatch, span: RowSpan) -> SpanTables:
-        """What the kernels need of the metric's numbers for a span."""
-        if span.length == batch.rows.n:
-            return SpanTables(batch.metric)
-        form, factors = self._forms[id(batch)], self._span_factors(batch, span)
-        with torch.inference_mode(False):
-            starts_3R = form.starts(span.length).to(batch.device) @ factors.coupling_KR
-            alone_3K = form.alone_starts(span.length, batch.dtype)
-        if alone_3K is not None:
-            alone_3K = alone_3K.to(batch.device)
-        return SpanTables(_alone(form, batch, span), factors.sums_KL, starts_3R, alone_3K)
+                    yield self._placed(block, batch, column, span) if span.length < batch.rows.n else block
 
     def _placed(self, block: ShardBlock, batch: ColumnBatch, column: int, span: RowSpan) -> ShardBlock:
         """The same block with the places of its sums: those of the batch's columns from this one on."""
@@ -143,8 +141,8 @@ class SumStrategy(Strategy[ColumnBatch]):
             columns_LC = batch.read(torch.float64)
             for span, row in batch.spans():
                 if span.length < batch.rows.n:
-                    sums_KC = self._span_factors(batch, span).sums_KL @ columns_LC[row : row + span.length]
-                    self._put(buffer, batch, span, sums_KC)
+                    own_LC = columns_LC[row : row + span.length]
+                    self._put(buffer, batch, span, self._tables[id(batch), span].sums_KL @ own_LC)
 
     def _correct(self, received: Tensor) -> None:
         """Direct all columns, given the sums of all ranks."""
@@ -152,12 +150,11 @@ class SumStrategy(Strategy[ColumnBatch]):
             assert isinstance(batch.metric, Metric)
             columns_LC = batch.read(torch.float64)
             for span, row in batch.spans():
-                own_LC = columns_LC[row : row + span.length]
-                direct_rows_(own_LC, span.length, _alone(self._forms[id(batch)], batch, span), self._backend)
+                own_LC, tables = columns_LC[row : row + span.length], self._tables[id(batch), span]
+                direct_rows_(own_LC, span.length, tables.alone, self._backend)
                 if span.length < batch.rows.n:
-                    factors = self._span_factors(batch, span)
-                    terms_KC = factors.coupling_KR @ self._take(received, batch, span)
-                    own_LC.addmm_(factors.basis_LK, terms_KC, alpha=float(batch.metric.scale))
+                    terms_KC = tables.coupling_KR @ self._take(received, batch, span)
+                    own_LC.addmm_(tables.basis_LK, terms_KC, alpha=float(batch.metric.scale))
             batch.write(columns_LC)
 
     def _put(self, buffer: Tensor, batch: ColumnBatch, span: RowSpan, sums_KC: Tensor) -> None:
@@ -171,10 +168,6 @@ class SumStrategy(Strategy[ColumnBatch]):
     def _partners(self, batch: ColumnBatch, span: RowSpan) -> list[tuple[int, int, RowSpan]]:
         """Rank, slot and rows of each span whose sums a span of this rank receives."""
         return batch.rows.partners(span)
-
-    def _span_factors(self, batch: ColumnBatch, span: RowSpan) -> SpanFactors:
-        others = tuple(other for _, _, other in self._partners(batch, span))
-        return self._factors(self._forms[id(batch)], span, others, batch.device)
 
 
 class ReducedSums(SumStrategy):
@@ -192,7 +185,8 @@ class ReducedSums(SumStrategy):
 
     @classmethod
     def bytes(cls, batch: ColumnBatch) -> int:
-        return 16 * batch.columns * len(batch.rows.divided_groups) * (batch.group.size - 1) // batch.group.size
+        ranks = len(batch.rows.spans)
+        return 16 * batch.columns * len(batch.rows.divided_groups) * (ranks - 1) // ranks
 
     def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str, permuted: bool):
         super().__init__(group, batches, backend, permuted)
@@ -206,13 +200,16 @@ class ReducedSums(SumStrategy):
                 self._kernel_class = None
         self._collective = AllReduce(group, self._work, count, batches[0].device)
 
-    def _tables(self, batch: ColumnBatch, span: RowSpan) -> SpanTables:
-        tables = super()._tables(batch, span)
-        if span.length == batch.rows.n:
-            return tables
-        assert isinstance(batch.metric, Metric)
-        # The kernels scale each row and add the mean, which is the first of their starting values.
-        return replace(tables, metric=batch.metric, starts_3R=tables.starts_3R * float(batch.metric.scale))
+    def _tables_for_kernels(self) -> dict[tuple[int, RowSpan], SpanTables]:
+        """The kernels multiply each row and add the mean, which is the first of their starting values, as it is."""
+        changed: dict[tuple[int, RowSpan], SpanTables] = {}
+        for batch in self._batches:
+            assert isinstance(batch.metric, Metric)
+            for span, _ in batch.spans():
+                tables = self._tables[id(batch), span]
+                starts_3R = tables.starts_3R * float(batch.metric.scale)
+                changed[id(batch), span] = replace(tables, alone=batch.metric, starts_3R=starts_3R)
+        return changed
 
     def _placed(self, block: ShardBlock, batch: ColumnBatch, column: int, span: RowSpan) -> ShardBlock:
         place = 8 * (self._starts[id(batch)] + batch.rows.number(span) * batch.columns + column)
@@ -244,12 +241,13 @@ class SentSums:
     stop: int
 
     @classmethod
-    def of(cls, form: LowRank, slots: int, columns: int, dtype: torch.dtype, start: int = 0) -> "SentSums":
-        sent = torch.float64 if dtype == torch.float64 else torch.float32
+    def of(cls, batch: ColumnBatch, start: int = 0) -> "SentSums":
+        form, columns = low_rank(batch.metric, batch.rows.n), batch.rows.slots * batch.columns
+        assert form is not None
+        dtype = torch.float64 if batch.dtype == torch.float64 else torch.float32
         exact, others = form.exact, form.terms - form.exact
-        others_start = start + 8 * slots * columns * exact
-        stop = others_start + padded(sent.itemsize * slots * columns * others)
-        return cls(exact, others, sent, start, others_start, stop)
+        others_start = start + 8 * columns * exact
+        return cls(exact, others, dtype, start, others_start, others_start + padded(dtype.itemsize * columns * others))
 
 
 class GatheredSums(SumStrategy):
@@ -265,19 +263,15 @@ class GatheredSums(SumStrategy):
 
     @classmethod
     def bytes(cls, batch: ColumnBatch) -> int:
-        return cls.bytes_of(_form(batch), batch.rows, batch.columns, batch.dtype)
-
-    @staticmethod
-    def bytes_of(form: LowRank, rows: RowPartition, columns: int, dtype: torch.dtype) -> int:
-        return (len(rows.spans) - 1) * SentSums.of(form, rows.slots, columns, dtype).stop
+        return (len(batch.rows.spans) - 1) * SentSums.of(batch).stop
 
     def __init__(self, group: RankGroup, batches: Sequence[ColumnBatch], backend: str, permuted: bool):
         super().__init__(group, batches, backend, permuted)
         self._sent: dict[int, SentSums] = {}
         size = 0
         for batch in batches:
-            sent = SentSums.of(_form(batch), batch.rows.slots, batch.columns, batch.dtype, size)
-            self._sent[id(batch)], size = sent, sent.stop
+            self._sent[id(batch)] = SentSums.of(batch, size)
+            size = self._sent[id(batch)].stop
         self._collective = self._gather = AllGather(group, self._work, size, batches[0].device)
 
     def _placed(self, block: ShardBlock, batch: ColumnBatch, column: int, span: RowSpan) -> ShardBlock:
@@ -400,14 +394,3 @@ def _group_of_row(part: LocalShard) -> Tensor:
         return torch.zeros(1, dtype=torch.long, device=part.device)
     rows = torch.cat([torch.arange(span.start, span.stop) for span in part.layout.held[0]] or [torch.arange(0)])
     return (rows // (part.layout.shape[0] // part.axis.groups)).to(part.device)
-
-
-def _form(batch: ColumnBatch) -> LowRank:
-    form = low_rank(batch.metric, batch.rows.n)
-    assert form is not None
-    return form
-
-
-def _alone(form: LowRank, batch: ColumnBatch, span: RowSpan) -> Operator:
-    assert isinstance(batch.metric, Metric)
-    return batch.metric if span.length == batch.rows.n else form.alone(batch.metric, span.length)

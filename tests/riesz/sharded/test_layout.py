@@ -12,8 +12,8 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import riesz
 from cases import METRICS
 from riesz.backends.reference import dense
-from riesz.metrics.low_rank import RowSpan, SpanFactors, low_rank
-from riesz.sharded.columns import ExchangedColumns
+from riesz.metrics.low_rank import RowSpan, SpanTables, low_rank
+from riesz.sharded.columns import ColumnBatch, ExchangedColumns
 from riesz.sharded.layout import RowPartition, check_torch, held_by_rank, partition
 from riesz.sharded.sums import GatheredSums
 
@@ -69,12 +69,12 @@ def test_shards_and_a_few_sums_make_up_the_whole_operator(metric, lengths):
         return
     edges = [sum(lengths[:i]) for i in range(len(lengths))]
     spans = tuple(RowSpan(start, length) for start, length in zip(edges, lengths, strict=True))
-    factors = [SpanFactors.of(form, span, spans, torch.device("cpu")) for span in spans]
-    sums = torch.block_diag(*(own.sums_KL for own in factors))
+    tables = [SpanTables.of(metric, n, span, spans, torch.float64, torch.device("cpu")) for span in spans]
+    sums = torch.block_diag(*(own.sums_KL for own in tables))
     built = torch.zeros(n, n, dtype=torch.float64)
-    for span, own in zip(spans, factors, strict=True):
+    for span, own in zip(spans, tables, strict=True):
         rows = slice(span.start, span.stop)
-        built[rows, rows] += dense(form.alone(metric, span.length), span.length)
+        built[rows, rows] += dense(own.alone, span.length)
         built[rows] += metric.scale * own.basis_LK @ own.coupling_KR @ sums
     wanted = dense(metric, n)
     assert (built - wanted).abs().max() <= 1e-13 * wanted.abs().max()
@@ -85,16 +85,15 @@ def test_what_is_rounded_on_the_way_does_not_show_at_high_frequencies(n):
     """Without blend, SobolevTilde damps such columns by about n^2: what the terms lose is that much more of them."""
     metric = riesz.SobolevTilde(blend=0.0)
     form, spans = low_rank(metric, n), (RowSpan(0, n // 3), RowSpan(n // 3, n - n // 3))
-    factors = [SpanFactors.of(form, span, spans, torch.device("cpu")) for span in spans]
+    tables = [SpanTables.of(metric, n, span, spans, torch.float64, torch.device("cpu")) for span in spans]
     angle_N1 = 2 * torch.pi * torch.arange(n, dtype=torch.float64)[:, None] / n
     columns_NC = torch.cat([torch.cos((n // 2 - k) * angle_N1 + 0.7) for k in range(4)], dim=1)
     columns = [columns_NC[span.start : span.stop] for span in spans]
-    sums = [own.sums_KL @ own_LC for own, own_LC in zip(factors, columns, strict=True)]
+    sums = [own.sums_KL @ own_LC for own, own_LC in zip(tables, columns, strict=True)]
     sent = torch.cat([part for own in sums for part in (own[: form.exact], own[form.exact :].float().double())])
     built = [
-        dense(form.alone(metric, len(own_LC)), len(own_LC)) @ own_LC
-        + metric.scale * own.basis_LK @ (own.coupling_KR @ sent)
-        for own, own_LC in zip(factors, columns, strict=True)
+        dense(own.alone, len(own_LC)) @ own_LC + metric.scale * own.basis_LK @ (own.coupling_KR @ sent)
+        for own, own_LC in zip(tables, columns, strict=True)
     ]
     wanted = dense(metric, n) @ columns_NC
     assert ((torch.cat(built) - wanted).abs().amax(0) / wanted.abs().amax(0)).max() <= 4e-6
@@ -104,8 +103,8 @@ def test_what_is_rounded_on_the_way_does_not_show_at_high_frequencies(n):
 def test_sums_are_fewer_bytes_up_to_about_the_root_of_half_or_a_third_of_the_length(metric):
     def cheaper(n, ranks):
         rows = partition(n, 1, held_by_rank(n, ((1, ranks),), tuple((rank,) for rank in range(ranks))))
-        whole = ExchangedColumns.bytes_of(rows, 64 * ranks, torch.float32)
-        return GatheredSums.bytes_of(low_rank(metric, n), rows, 64 * ranks, torch.float32) <= whole
+        batch = ColumnBatch(None, rows, metric, torch.float32, torch.device("cpu"), columns=64 * ranks)
+        return GatheredSums.bytes(batch) <= ExchangedColumns.bytes(batch)
 
     for n in (64, 512, 2048):
         edge = (8 * n / (24 if isinstance(metric, riesz.SobolevTilde) and n > 256 else 16)) ** 0.5
