@@ -137,32 +137,10 @@ class SumStrategy(Strategy[ColumnBatch]):
 
     def _pack(self, buffer: Tensor) -> None:
         """Write the sums of all columns to the buffer."""
-        for batch in self._batches:
-            columns_LC = batch.read(torch.float64)
-            for span, row in batch.spans():
-                if span.length < batch.rows.n:
-                    own_LC = columns_LC[row : row + span.length]
-                    self._put(buffer, batch, span, self._tables[id(batch), span].sums_KL @ own_LC)
+        raise NotImplementedError
 
     def _correct(self, received: Tensor) -> None:
         """Direct all columns, given the sums of all ranks."""
-        for batch in self._batches:
-            assert isinstance(batch.metric, Metric)
-            columns_LC = batch.read(torch.float64)
-            for span, row in batch.spans():
-                own_LC, tables = columns_LC[row : row + span.length], self._tables[id(batch), span]
-                direct_rows_(own_LC, span.length, tables.alone, self._backend)
-                if span.length < batch.rows.n:
-                    terms_KC = tables.coupling_KR @ self._take(received, batch, span)
-                    own_LC.addmm_(tables.basis_LK, terms_KC, alpha=float(batch.metric.scale))
-            batch.write(columns_LC)
-
-    def _put(self, buffer: Tensor, batch: ColumnBatch, span: RowSpan, sums_KC: Tensor) -> None:
-        """Write the sums of a span of this rank where they are sent."""
-        raise NotImplementedError
-
-    def _take(self, received: Tensor, batch: ColumnBatch, span: RowSpan) -> Tensor:
-        """The sums of all spans of a span's column: of shape (R, C)."""
         raise NotImplementedError
 
     def _partners(self, batch: ColumnBatch, span: RowSpan) -> list[tuple[int, int, RowSpan]]:
@@ -215,11 +193,23 @@ class ReducedSums(SumStrategy):
         place = 8 * (self._starts[id(batch)] + batch.rows.number(span) * batch.columns + column)
         return replace(block, exact=1, exact_offset=place, solves_alone=False, partner_offsets=((place, place),))
 
-    def _put(self, buffer: Tensor, batch: ColumnBatch, span: RowSpan, sums_KC: Tensor) -> None:
-        self._totals(buffer, batch)[batch.rows.number(span)] += sums_KC[0]
+    def _pack(self, numbers: Tensor) -> None:
+        for batch in self._batches:
+            columns_LC, totals_GC = batch.read(torch.float64), self._totals(numbers, batch)
+            for span, row in batch.spans():
+                if span.length < batch.rows.n:
+                    totals_GC[batch.rows.number(span)] += columns_LC[row : row + span.length].sum(0)
 
-    def _take(self, received: Tensor, batch: ColumnBatch, span: RowSpan) -> Tensor:
-        return self._totals(received, batch)[batch.rows.number(span)].unsqueeze(0)
+    def _correct(self, received: Tensor) -> None:
+        for batch in self._batches:
+            metric, totals_GC = batch.metric, self._totals(received, batch)
+            assert isinstance(metric, Metric)
+            columns_LC, weight = batch.read(torch.float64), float(metric.scale * metric.strength) / batch.rows.n
+            for span, row in batch.spans():
+                own_LC, divided = columns_LC[row : row + span.length], span.length < batch.rows.n
+                total_C = totals_GC[batch.rows.number(span)] if divided else own_LC.sum(0)
+                own_LC.mul_(float(metric.scale + metric.blend)).add_(total_C * weight)
+            batch.write(columns_LC)
 
     def _partners(self, batch: ColumnBatch, span: RowSpan) -> list[tuple[int, int, RowSpan]]:
         return [(self._group.rank, 0, span)]  # their total arrives, in one place
@@ -295,16 +285,30 @@ class GatheredSums(SumStrategy):
             first + sent.others_start + sent.dtype.itemsize * (slot * sent.others * batch.columns + column),
         )
 
-    def _put(self, buffer: Tensor, batch: ColumnBatch, span: RowSpan, sums_KC: Tensor) -> None:
-        slot, sent = batch.rows.divided[self._group.rank].index(span), self._sent[id(batch)]
-        exact_WSKC, others_WSKC = self._views(buffer, batch)
-        exact_WSKC[0, slot], others_WSKC[0, slot] = torch.split(sums_KC, [sent.exact, sent.others])
+    def _pack(self, buffer: Tensor) -> None:
+        for batch in self._batches:
+            sent, columns_LC = self._sent[id(batch)], batch.read(torch.float64)
+            exact_WSKC, others_WSKC = self._views(buffer, batch)
+            divided = [(span, row) for span, row in batch.spans() if span.length < batch.rows.n]
+            for slot, (span, row) in enumerate(divided):
+                sums_KC = self._tables[id(batch), span].sums_KL @ columns_LC[row : row + span.length]
+                exact_WSKC[0, slot] = sums_KC[: sent.exact]
+                others_WSKC[0, slot] = sums_KC[sent.exact :]
 
-    def _take(self, received: Tensor, batch: ColumnBatch, span: RowSpan) -> Tensor:
-        sums_WSKC = torch.cat([sums.double() for sums in self._views(received, batch)], dim=2)
-        partners = batch.rows.partners(span)
-        ranks, slots = [rank for rank, _, _ in partners], [slot for _, slot, _ in partners]
-        return sums_WSKC[ranks, slots].flatten(0, 1)
+    def _correct(self, received: Tensor) -> None:
+        for batch in self._batches:
+            assert isinstance(batch.metric, Metric)
+            columns_LC = batch.read(torch.float64)
+            sums_WSKC = torch.cat([sums.double() for sums in self._views(received, batch)], dim=2)
+            for span, row in batch.spans():
+                own_LC, tables = columns_LC[row : row + span.length], self._tables[id(batch), span]
+                direct_rows_(own_LC, span.length, tables.alone, self._backend)
+                if span.length < batch.rows.n:
+                    partners = batch.rows.partners(span)
+                    ranks, slots = [rank for rank, _, _ in partners], [slot for _, slot, _ in partners]
+                    terms_KC = tables.coupling_KR @ sums_WSKC[ranks, slots].flatten(0, 1)
+                    own_LC.addmm_(tables.basis_LK, terms_KC, alpha=float(batch.metric.scale))
+            batch.write(columns_LC)
 
     def _views(self, buffer: Tensor, batch: ColumnBatch) -> list[Tensor]:
         """The sums of a batch in buffers of one or more ranks: in float64, and in the other dtype."""

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import riesz
+from riesz.backends import registry
+from riesz.backends.cpu import CPU
 from riesz.backends.reference import dense
 from riesz.backends.shards import CpuShardKernels
 from riesz.layout.axis import Axis
@@ -166,6 +168,30 @@ def test_a_metric_too_strong_for_the_kernels_is_solved_by_torch(monkeypatch):
         wanted = dense(metric, len(whole)) @ whole
         got = torch.cat([own[index] for own in shards])
         assert (got - wanted).abs().max() <= 1e-9 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("metric", [METRICS[0], METRICS[1], METRICS[3]], ids=str)
+def test_the_kernels_are_those_of_the_backend_that_serves(metric, monkeypatch):
+    """What another device needs: a record with a class of its own, called once to pack and once to correct."""
+    calls = []
+
+    class Kernels(CpuShardKernels):
+        def pack(self, addresses, buffer):
+            calls.append("pack")
+            super().pack(addresses, buffer)
+
+        def correct_(self, addresses, received):
+            calls.append("correct")
+            return super().correct_(addresses, received)
+
+    monkeypatch.setitem(registry._backends, "mine", replace(CPU, name="mine", shard_kernels=Kernels))
+    made, shards, wholes = exchanges(metric, (5, 4, 1), torch.float64, "mine")
+    run_in_process(made, monkeypatch)
+    assert calls == ["pack"] * 3 + ["correct"] * 3
+    for index, whole in enumerate(wholes):
+        wanted = dense(metric, len(whole)) @ whole
+        got = torch.cat([own[index] for own in shards])
+        assert (got - wanted).abs().max() <= 1e-12 * wanted.abs().max()
 
 
 @pytest.mark.parametrize("instructions", ["avx512", "avx2", "portable"])
