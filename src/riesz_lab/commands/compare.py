@@ -161,7 +161,7 @@ def answer_text(answer: "Answer") -> str:
     from riesz_lab.report.table import format_result
 
     shown = answer.answers if answer.plan is not None else [format_result(answer), *answer.explanations]
-    return "\n".join([*shown, *answer.warnings, "", *answer.next_steps, "", *answer.notes])
+    return "\n".join([*shown, *answer.warnings, "", *answer.next_steps, "", *answer.costs])
 
 
 def _content(kind: "Format", answer: "Answer", output: Path, title: str) -> str:
@@ -175,7 +175,7 @@ def _content(kind: "Format", answer: "Answer", output: Path, title: str) -> str:
         return to_csv([answer])
     advice = [*answer.explanations, *answer.warnings, *answer.next_steps]
     home = None if str(output) == "-" else output.resolve().parent
-    page = result_page(answer, title, advice=advice, remarks=answer.notes, home=home)
+    page = result_page(answer, title, advice=advice, remarks=answer.costs, home=home)
     return html(page) if kind == "html" else markdown(page)
 
 

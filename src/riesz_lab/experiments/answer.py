@@ -81,7 +81,12 @@ class Answer(Result):
     @property
     def notes(self) -> list[str]:
         """How the answer came about: rates, tuning and its cost, stored trials."""
-        lines = notes(self)
+        return [*notes(self), *self.costs]
+
+    @property
+    def costs(self) -> list[str]:
+        """What was trained for it, and what was stored before."""
+        lines = []
         if self.stored:
             dates = min(self.stored), max(self.stored)
             span = dates[0] if dates[0] == dates[1] else " to ".join(dates)
@@ -187,7 +192,7 @@ def warnings(result: Result) -> list[str]:
 
 def notes(result: Result) -> list[str]:
     """How settings were chosen and what that cost; when the experiment was stopped."""
-    lines = [_settings(result)]
+    lines = [text] if (text := _settings(result)) else []
     if isinstance(result.experiment.stopping, UntilSure):
         arms = result.experiment.comparisons
         shared = "" if arms == 1 else " and for both arms" if arms == 2 else f" and for all {arms} arms"

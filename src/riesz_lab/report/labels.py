@@ -110,7 +110,8 @@ def _parts(config: Config) -> dict[str, str]:
     if config.task == "own":
         parts = {"function": _function(config)}
         if config.optimizer == OWN:
-            parts |= {text.partition("=")[0]: text for text in config.model_options}
+            options = {text.partition("=")[0]: text for text in config.model_options}
+            parts |= {name: text for name, text in options.items() if name not in ("score", "better")}
         else:
             parts |= optimizer
     else:

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from riesz_lab.errors import printable
-from riesz_lab.experiments import ArmResult, Pilot, Result, UntilSure
+from riesz_lab.experiments import ArmResult, Pilot, Result
+from riesz_lab.experiments.answer import notes as settled_by
 from riesz_lab.experiments.arm import format_values
-from riesz_lab.experiments.tuning import EXTENSIONS
 from riesz_lab.report.content import Cell, Table
 from riesz_lab.report.labels import common_scale, score_label
 from riesz_lab.statistics import Comparison, components
@@ -36,6 +36,7 @@ class Row:
     metric: str
     lr: float
     settings: str  # those that tuning chose
+    at_the_edge: bool  # whether they lie at the edge of the grid, so that better ones may lie beyond it
     trials: int
     wanted: int
     mean: float | None
@@ -110,6 +111,7 @@ def _row(result: Result, each: ArmResult) -> Row:
         metric=config.metric,
         lr=config.lr,
         settings=format_values(each.chosen),
+        at_the_edge=result.tuned is not None and each.arm.label in result.tuned.at_the_edge,
         trials=len(each.trials),
         wanted=each.wanted,
         mean=statistics.fmean(scores) if scores else None,
@@ -234,7 +236,7 @@ COLUMNS = (
     Column("difference{unit}", _difference),
     Column("95% interval", lambda row: Cell(_cells(row)[1], row.low)),
     Column("pairs", _pairs),
-    Column("chosen", lambda row: Cell(row.settings), number=False),
+    Column("chosen", lambda row: Cell(row.settings + (" (edge of the grid)" if row.at_the_edge else "")), number=False),
     Column("against", lambda row: Cell(row.baseline or ""), number=False),
     Column("trials", lambda row: Cell(str(row.trials), row.trials), statistic=True),
     Column("p", _p("p"), statistic=True),
@@ -316,47 +318,19 @@ def notes(result: Result) -> list[str]:
         lines.append(f"Margin: {size}; a smaller difference does not matter.")
     if not result.score.higher_is_better:
         lines.append(f"A lower {score_label(result.score.name)} is better.")
-    if isinstance(result.experiment.stopping, UntilSure):
-        budget = result.experiment.stopping.budget
-        lines.append(f"Seeds were added until a verdict held, {budget} at most; intervals allow for a look after each.")
-    elif isinstance(result.experiment.stopping, Pilot):
+    if isinstance(result.experiment.stopping, Pilot):
         lines.append("A pilot: intervals allow for a look after each pair.")
-    elif (family := result.experiment.comparisons) > 1:
+    elif not result.sequential and (family := result.experiment.comparisons) > 1:
         lines.append(f"Intervals are of single comparisons; verdicts are corrected for {family} (Holm).")
     if not result.complete:
         lines.append("Not complete. Stopping as soon as a verdict appears makes false ones more likely.")
-    return [*lines, *_tuning_notes(result), *_spread_sources(result)]
+    why_not = result.tuned.why_not if result.tuned else ""
+    return [*lines, *([f"Not tuned: {why_not}."] if why_not else settled_by(result)), *_spread_sources(result)]
 
 
 def reasons(result: Result) -> list[str]:
     """What a verdict rests on where it is something else than the interval, a line for each such arm."""
     return [f"{label}: {each.verdict}; {each.reason}." for label, each in result.compared.items() if each.reason]
-
-
-def _tuning_notes(result: Result) -> list[str]:
-    """How the settings of the arms were chosen."""
-    tuned = result.tuned
-    if tuned is None:
-        directed = any(each.arm.config.metric != "identity" for each in result.compared.values())
-        # A control answers for its metric at the metric's own rate; advice to tune it would lead away from that.
-        if not directed or any(each.arm.config.control != "none" for each in result.arms.values()):
-            return []
-        return ["No setting was tuned. A metric also changes the length of steps: tune before you conclude."]
-    grid = "; ".join(f"{name} {', '.join(map(_value, values))}" for name, values in tuned.grid.items())
-    lines = [
-        f"Each arm has its own best settings of one grid, chosen on held-out scores of other seeds, {tuned.seeds} each:"
-        f" {grid}."
-    ]
-    if tuned.at_the_edge:
-        lines.append(
-            f"At the edge of the grid, which was extended by up to {EXTENSIONS} values, so better settings may lie"
-            f" beyond it: {', '.join(tuned.at_the_edge)}."
-        )
-    return [*lines, *([f"Not tuned: {tuned.why_not}."] if tuned.why_not else [])]
-
-
-def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _spread_sources(result: Result) -> list[str]:

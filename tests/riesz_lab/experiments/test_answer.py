@@ -125,7 +125,7 @@ def test_an_equivalence_whose_interval_passes_the_margin_says_what_it_rests_on(t
         answer = riesz_lab.compare(train, metrics=["sobolev-tilde"], margin=margin, runs=tmp_path)
         assert answer.comparisons["SobolevTilde"].interval == pytest.approx(interval, abs=1e-3)
         assert answer.answers[0].startswith(f"SobolevTilde against plain: same (within {margin:.2f}), +0.06 (-0.39")
-        assert (" of two one-sided tests." in answer.answers[0]) is expected
+        assert (" of two one-sided tests" in answer.answers[0]) is expected
 
 
 def test_an_undecided_interval_without_zero_says_what_it_does_not_survive(tmp_path, monkeypatch, capsys):
@@ -326,7 +326,7 @@ def test_the_command_answers_first(tmp_path, monkeypatch, capsys):
     assert "same within 0.0020" in out
     page = (tmp_path / "r.md").read_text()
     for text in (out, page):
-        assert "intervals allow for a look after each" in text
+        assert "intervals allow for a look after every pair" in text
     for text in (out, page):
         assert "p, Holm" not in text
         assert "paired t" not in text

@@ -206,7 +206,7 @@ def test_a_sweep_runs_until_sure_or_plans(riesz, tmp_path, monkeypatch):
     assert status == 0, err
     assert "8 stored trials read" in out
     assert "ours: better after 4 pairs" in out
-    assert "intervals allow for a look after each" in out
+    assert "intervals allow for a look after every pair" in out
     status, out, _ = riesz("sweep", "mine.py:two_arms", "--plan")
     assert status == 0
     assert "To notice a difference of 0.20 points with 80% power:" in out

@@ -139,7 +139,7 @@ def test_arms_without_a_metric_have_colours_of_their_own():
 def test_looks_are_said_to_be_looks(tmp_path):
     found = answered(tmp_path, replace(ASKED, stopping=UntilSure(budget=8)))
     text = markdown(result_page(found, "Title"))
-    assert "Seeds were added until a verdict held, 8 at most" in text
+    assert "Seeds were added until every arm had a verdict, 8 at most" in text
     assert "Holm" not in text
     assert [len(one.y) for one in pairs(found, arm_colors(found)).panels[0].series if one.kind == "dots"] == [
         found.arms[label].look.n for label in ("ours", "theirs")
