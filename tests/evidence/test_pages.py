@@ -158,7 +158,7 @@ def test_the_page_is_short_and_its_table_narrow(stored):
 
 
 TEMPLATES = {file.name: file.read_text() for file in page.TEMPLATES.glob("*.md")}
-PLACEHOLDER = re.compile(r"{{.*?}}|{%.*?%}", re.DOTALL)
+PLACEHOLDER = re.compile(r"{#.*?#}|{{.*?}}|{%.*?%}", re.DOTALL)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
