@@ -101,7 +101,9 @@ def _own(data: ReportData, found: Result, place: int) -> Section:
     figures = [pairs(found, colors), *tuning_figures(found, colors), curve_figure(found, data.files, colors)]
     # Experiments have figures of equal names.
     drawn = [replace(figure, name=f"{figure.name}-{place}") for figure in figures if figure]
-    blocks: Blocks = [result_table(found), *reasons(found), *drawn, *([layers] if layers else [])]
+    # The section's title says it.
+    table = replace(result_table(found), quiet=True)
+    blocks: Blocks = [table, *reasons(found), *drawn, *([layers] if layers else [])]
     first, *others = (next(iter(each.arms.values())).arm.config for each in (found, *data.of_functions))
     apart = differing_scale(first, others)
     title = f"{found.experiment.name}{apart and f' ({apart})'}: {found.experiment.question}"
