@@ -10,10 +10,12 @@ All that is chosen here is a pure function of the trials that are stored.
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from riesz_lab.config import Config
 from riesz_lab.data.images import catalog
@@ -44,7 +46,8 @@ ARMS: dict[str, dict[str, str]] = {
     "output +1": {"metric": "reweighted-l2(lam=1.0)"},
     "output -0.9, signs": {"metric": DAMPED, "control": "signs"},
 }
-COMPARED = (
+Pair = tuple[str, str]
+COMPARED: tuple[Pair, ...] = (
     *((arm, "SGD") for arm in list(ARMS)[1:]),
     ("fan-in -0.9", "centralization"),
     ("centralization, output -0.9", "centralization"),
@@ -61,6 +64,7 @@ class Cell:
     arms: Mapping[str, Config]  # at the rate that tuning begins with, or that is given
     seeds: tuple[int, ...]
     tuned: bool = True
+    pairs: tuple[Pair, ...] = ()  # the comparisons: an arm and what it is compared with
 
 
 def _cell(dataset: str, images: int, model: str) -> Cell:
@@ -70,7 +74,7 @@ def _cell(dataset: str, images: int, model: str) -> Cell:
     )  # fmt: skip
     norm = "batch norm" if model.endswith("-norm") else "no norm"
     arms = {label: replace(base, **settings) for label, settings in ARMS.items()}  # type: ignore[arg-type]
-    return Cell(f"{dataset}, {images:,} images, {norm}", arms, tuple(SCREENING))
+    return Cell(f"{dataset}, {images:,} images, {norm}", arms, tuple(SCREENING), pairs=COMPARED)
 
 
 PART_1 = tuple(
@@ -81,8 +85,90 @@ PART_1 = tuple(
 )
 """Screening. In this order, since what comes last may not be reached."""
 
-CONFIRMED: dict[str, tuple[str, ...]] = {}
-"""By cell of part 1, the arms that are run with 16 fresh seeds; written here, and in the protocol, before."""
+CONFIRMED: dict[str, tuple[Pair, ...]] = {}
+"""By cell of part 1, the comparisons that are run with 16 fresh seeds; written here, and in the protocol, before."""
+CONTROLLED: tuple[Pair, ...] = ()
+"""Cells and arms whose confirmed gain gets controls: for each arm, the cell where it is largest."""
+BEST_CELL: Pair | None = None
+"""The cell without normalisation and the arm whose gain in screening is largest in standard errors."""
+BEST: tuple[str, ...] = ()
+"""The best arm of part 1, which part 2 runs; written here, and in the protocol, before it is run."""
+
+
+def confirmations() -> Iterator[Cell]:
+    for name, pairs in CONFIRMED.items():
+        labels = dict.fromkeys(label for pair in pairs for label in reversed(pair))
+        arms = {label: _screened(name).arms[label] for label in labels}
+        yield Cell(f"{name}, confirmed", arms, tuple(CONFIRMING), pairs=pairs)
+
+
+def controls(done: Mapping[str, float | None]) -> Iterator[Cell]:
+    """Of every gain: around random signs, with the norm kept, and both sides at one rate."""
+    for name, label in CONTROLLED:
+        cell = _screened(name)
+        plain, arm = cell.arms["SGD"], cell.arms[label]
+        # Centralization has no signs of its own: they commute with it.
+        signed = replace(arm, metric=near_centralization(arm.metric), direction=_signed_direction(arm), control="signs")
+        arms = {"SGD": plain, label: arm, "signs": signed, "norm kept": replace(arm, control="norm")}
+        pairs = ((label, "SGD"), ("signs", "SGD"), ("norm kept", "SGD"), (label, "signs"))
+        yield Cell(f"{name}, controls of {label}", arms, tuple(CONFIRMING[:8]), pairs=pairs)
+        at_own = chosen(replace(cell, arms={"SGD": plain, label: arm}), done)
+        if len(at_own) == 2:
+            for rate in {one.lr for one in at_own.values()}:
+                both = {"SGD": replace(plain, lr=rate), label: replace(arm, lr=rate)}
+                title = f"{name}, {label} and SGD at {rate:g}"
+                yield Cell(title, both, tuple(CONFIRMING[:8]), tuned=False, pairs=((label, "SGD"),))
+
+
+def near_centralization(metric: str) -> str:
+    """The metrics with an invertible one in place of Centralization, whose signs make a difference."""
+    return metric.replace("centralization", "reweighted-l2(lam=-0.99)")
+
+
+def _signed_direction(arm: Config) -> Any:
+    return {"centralization": "fan_in", ARMS["centralization, output -0.9"]["metric"]: "output+fan_in"}.get(
+        arm.metric, arm.direction
+    )
+
+
+def best_cell() -> Iterator[Cell]:
+    """The best arm elsewhere (Adam, a larger batch, no weight decay), at other lam, and the picture of lam."""
+    if BEST_CELL is None:
+        return
+    name, label = BEST_CELL
+    cell = _screened(name)
+    plain, arm = cell.arms["SGD"], cell.arms[label]
+    changes: dict[str, dict[str, Any]] = {
+        "Adam": {"optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0},
+        "batch 128": {"batch_size": 128, "epochs": 4 * plain.epochs, "eval_every": 4 * plain.epochs, "lr": 0.06},
+        "no weight decay": {"weight_decay": 0.0},
+    }
+    arms: dict[str, Config] = {}
+    pairs: list[Pair] = []
+    for change, values in changes.items():
+        arms |= {change: replace(plain, **values), f"{change}, {label}": replace(arm, **values)}
+        pairs.append((f"{change}, {label}", change))
+    yield Cell(f"{name}, elsewhere", arms, tuple(CONFIRMING), pairs=tuple(pairs))
+    other = {f"lam {lam:g}": _at_lam(arm, lam) for lam in (-0.99, -0.5, -0.25)}
+    known = {"SGD": plain, label: arm}
+    pairs = [(one, base) for one in other for base in known]
+    yield Cell(f"{name}, other lam", known | other, tuple(CONFIRMING), pairs=tuple(pairs))
+    for one in (cell, _screened(name.replace("no norm", "batch norm"))):
+        along = {
+            f"{direction} {lam:+g}": replace(one.arms["SGD"], metric=f"reweighted-l2(lam={lam})", direction=direction)
+            for direction in ("output", "input")
+            for lam in (-0.9, -0.5, 0.5, 1.0, 2.0, 5.0)
+        }
+        yield Cell(f"{one.name}, picture of lam", {"SGD": one.arms["SGD"]} | along, tuple(SCREENING))
+
+
+def _at_lam(arm: Config, lam: float) -> Config:
+    metric = near_centralization(arm.metric)
+    return replace(arm, metric=re.sub(r"lam=[-\d.]+", f"lam={lam}", metric), direction=_signed_direction(arm))
+
+
+def _screened(name: str) -> Cell:
+    return {cell.name: cell for cell in PART_1}[name]
 
 
 def _resnet_without_norm() -> Cell:
@@ -93,11 +179,10 @@ def _resnet_without_norm() -> Cell:
     adam = replace(sgd, optimizer="adam", lr=1e-3, weight_decay=0.0)
     arms = {"SGD": sgd, "Adam": adam}
     arms |= {label: replace(sgd, **ARMS[label]) for label in BEST}  # type: ignore[arg-type]
-    return Cell("CIFAR-10, ResNet-20 without normalisation", arms, tuple(range(12)))
+    pairs = tuple((label, base) for label in BEST for base in ("SGD", "Adam"))
+    return Cell("CIFAR-10, ResNet-20 without normalisation", arms, tuple(range(12)), pairs=pairs)
 
 
-BEST: tuple[str, ...] = ()
-"""The best arm of part 1, which part 2 runs; written here, and in the protocol, before it is run."""
 PART_2 = (_resnet_without_norm(),)
 
 
@@ -120,7 +205,8 @@ def _largest_claim(rate: float, seeds: int) -> Cell:
         drop_after=8, drop_every=4, eval_every=16,
     )  # fmt: skip
     arms = {"SGD": base, "output +1": replace(base, metric="reweighted-l2(lam=1.0)")}
-    return Cell(f"CIFAR-10, 25,000 images, batch 8, rate {rate:g}", arms, tuple(range(seeds)), tuned=False)
+    name = f"CIFAR-10, 25,000 images, batch 8, rate {rate:g}"
+    return Cell(name, arms, tuple(range(seeds)), tuned=False, pairs=(("output +1", "SGD"),))
 
 
 PART_3 = (_largest_claim(0.1, 24), _largest_claim(0.01, 8))
@@ -193,15 +279,17 @@ def chosen(cell: Cell, done: Mapping[str, float | None]) -> dict[str, Config]:
 # -- the trials that are left -----------------------------------------------------------------------------------------
 
 
-def parts(numbers: list[int]) -> Iterator[Cell]:
-    known = {1: PART_1, 2: PART_2 if BEST else (), 3: PART_3}
-    for number in numbers:
-        yield from known[number]
-        if number == 1:
-            by_name = {cell.name: cell for cell in PART_1}
-            for name, labels in CONFIRMED.items():
-                arms = {label: by_name[name].arms[label] for label in labels}
-                yield Cell(f"{name}, confirmed", arms, tuple(CONFIRMING))
+def parts(numbers: list[int], done: Mapping[str, float | None]) -> Iterator[Cell]:
+    """The cells of these parts, as far as what earlier ones decide is written down."""
+    if 1 in numbers:
+        yield from PART_1
+        yield from confirmations()
+        yield from controls(done)
+        yield from best_cell()
+    if 2 in numbers and BEST:
+        yield from PART_2
+    if 3 in numbers:
+        yield from PART_3
 
 
 def left(cells: Iterator[Cell], done: Mapping[str, float | None]) -> Iterator[Config]:
@@ -227,6 +315,11 @@ def scores(store: Store) -> dict[str, float | None]:
     }
 
 
+def _left(runs: Path, numbers: list[int]) -> list[Config]:
+    done = scores(Store(runs, TRIALS_2))
+    return list({config.id: config for config in left(parts(numbers, done), done)}.values())
+
+
 def train(runs: Path, numbers: list[int]) -> None:
     """Train until nothing is left, or a signal stops it."""
     import torch
@@ -234,7 +327,7 @@ def train(runs: Path, numbers: list[int]) -> None:
     from riesz_lab import train as train_one
 
     torch.set_num_threads(1)
-    while todo := list(left(parts(numbers), scores(Store(runs, TRIALS_2)))):
+    while todo := _left(runs, numbers):
         for config in todo:
             try:
                 outcome = train_one(config, runs=runs)
@@ -257,6 +350,6 @@ if __name__ == "__main__":
     parser.add_argument("--left", action="store_true", help="count what is known to be left, and stop")
     given = parser.parse_args()
     if given.left:
-        print(sum(1 for _ in left(parts(given.parts), scores(Store(given.runs, TRIALS_2)))))
+        print(len(_left(given.runs, given.parts)))
     else:
         train(given.runs, given.parts)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from evidence.signs import COMPARED, PART_3, TRIALS_2, Cell, chosen, parts, scores, search
-from riesz_lab.statistics import Comparison, paired
+from evidence.signs import PART_3, TRIALS_2, Cell, Pair, chosen, confirmations, parts, scores, search
+from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.statistics.comparison import Scores
 from riesz_lab.store import Store
 from riesz_lab.utils.tables import table
@@ -30,9 +30,23 @@ def complete(cell: Cell, done: Mapping[str, float | None]) -> dict[str, Scores] 
     return {label: {seed: done[id_] for seed, id_ in ids.items()} for label, ids in trials.items()}
 
 
-def compare(cell: Cell, by_arm: Mapping[str, Scores]) -> dict[tuple[str, str], Comparison]:
-    pairs = [pair for pair in COMPARED if pair[0] in cell.arms and pair[1] in cell.arms]
-    return {(arm, base): paired(by_arm[base], by_arm[arm], margin=MARGIN) for arm, base in pairs}
+def compare(cell: Cell, by_arm: Mapping[str, Scores]) -> dict[Pair, Comparison]:
+    return {(arm, base): paired(by_arm[base], by_arm[arm], margin=MARGIN) for arm, base in cell.pairs}
+
+
+def verdicts(done: Mapping[str, float | None]) -> Iterator[str]:
+    """Of the confirmed comparisons, corrected for all of them; nothing while a trial of one is missing."""
+    tables = {cell.name: (cell, complete(cell, done)) for cell in confirmations()}
+    if any(by_arm is None for _, by_arm in tables.values()):
+        yield "confirmation: trials are missing"
+        return
+    found = {
+        (name, *pair): one
+        for name, (cell, by_arm) in tables.items()
+        for pair, one in compare(cell, by_arm or {}).items()
+    }
+    for (name, arm, base), one in holm(found).items():
+        yield f"{name}: {arm} against {base}: {one.sentence}"
 
 
 def lines(cell: Cell, done: Mapping[str, float | None]) -> Iterator[str]:
@@ -57,8 +71,9 @@ def lines(cell: Cell, done: Mapping[str, float | None]) -> Iterator[str]:
 
 def main(runs: Path) -> None:
     done = scores(Store(runs, TRIALS_2))
-    for cell in parts([1, 2]):
+    for cell in parts([1, 2], done):
         print("\n".join(lines(cell, done)), end="\n\n")
+    print("\n".join(verdicts(done)), end="\n\n")
     for cell in PART_3:
         for pairs, level in LOOKS.items():
             if pairs <= len(cell.seeds):

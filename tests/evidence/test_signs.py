@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
-from evidence import signs, signs_predict
+from evidence import signs, signs_predict, signs_table
 from evidence.signs import PART_1, PART_3, Cell, chosen, left, search, tuning_trials
 from evidence.signs_table import complete, lines
 
@@ -108,3 +109,42 @@ def test_a_prediction_looks_at_an_early_moment_of_another_seed():
         assert early.seed not in (*signs.SCREENING, *signs.CONFIRMING, *signs.TUNING)
         steps = cell.arms["SGD"].epochs * -(-early.train_limit // early.batch_size)
         assert early.max_steps == steps // 5
+
+
+def test_what_earlier_trials_decide_is_run_once_it_is_written_down(monkeypatch):
+    name, gain = PART_1[0].name, "centralization, output -0.9"
+    assert [cell.name for cell in signs.parts([1], {})] == [cell.name for cell in PART_1]
+    monkeypatch.setattr(signs, "CONFIRMED", {name: ((gain, "SGD"), (gain, "centralization"))})
+    monkeypatch.setattr(signs, "CONTROLLED", ((name, gain),))
+    monkeypatch.setattr(signs, "BEST_CELL", (name, gain))
+    done = {id_: score for arm in PART_1[0].arms.values() for id_, score in answers(arm, 0.015).items()}
+    cells = {cell.name: cell for cell in signs.parts([1], done)}
+    for cell in cells.values():
+        assert {label for pair in cell.pairs for label in pair} <= {*cell.arms}
+        for config in cell.arms.values():
+            optimizers.check(config)
+    confirmed = cells[f"{name}, confirmed"]
+    assert [*confirmed.arms] == ["SGD", gain, "centralization"]
+    assert confirmed.seeds == tuple(range(100, 116))
+    signed = cells[f"{name}, controls of {gain}"].arms["signs"]
+    assert signed.metric == "reweighted-l2(lam=-0.9) + reweighted-l2(lam=-0.99)"
+    assert (signed.direction, signed.control) == ("output+fan_in", "signs")
+    assert cells[f"{name}, {gain} and SGD at 0.015"].tuned is False
+    assert len(cells[f"{name}, elsewhere"].arms) == 6
+    assert cells[f"{name}, other lam"].arms["lam -0.5"].metric == "reweighted-l2(lam=-0.5) + reweighted-l2(lam=-0.5)"
+    assert len([cell for cell in cells if "picture of lam" in cell]) == 2
+    assert "trials are missing" in next(signs_table.verdicts(done))
+
+
+def test_verdicts_are_corrected_for_all_confirmed_comparisons(monkeypatch):
+    name, gain = PART_1[0].name, "centralization"
+    monkeypatch.setattr(signs, "CONFIRMED", {name: ((gain, "SGD"), ("output -0.9", "SGD"))})
+    done = {id_: score for arm in PART_1[0].arms.values() for id_, score in answers(arm, 0.015).items()}
+    level = {"SGD": 0.5, gain: 0.53, "output -0.9": 0.5}
+    (cell,) = signs.confirmations()
+    for label, arm in chosen(cell, done).items():
+        for seed in cell.seeds:
+            done[replace(arm, seed=seed).id] = level[label] + 0.001 * math.sin(7 * seed + len(label))
+    better, other = signs_table.verdicts(done)
+    assert "centralization against SGD: better by" in better
+    assert "output -0.9 against SGD: better" not in other

@@ -26,7 +26,7 @@ def test_every_stored_trial_is_complete_planned_and_of_one_thread():
 
 def test_rates_of_the_stored_trials_are_those_that_the_search_asks_for():
     done = {trial.config.id: trial.score() for trial in Store(TRIALS_2).trials}
-    asked = {config.id for config in left(parts([1, 2, 3]), {})}
+    asked = {config.id for config in left(parts([1, 2, 3], {}), {})}
     for cell in PART_1:
         for config in cell.arms.values():
             for rate in search(config, done).scores:
