@@ -35,6 +35,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(torch|nn|collections|pathlib|typing|os|numpy|np)\..*"),
     # Records that the API names and its pages do not list.
     ("py:class", r"riesz_lab\.(data|store|training|tasks)\..*"),
+    ("py:class", r"riesz\.metrics\.low_rank\..*"),
     (
         "py:.*",
         r"(Tensor|Path|Sequence|Mapping|Callable|Iterator|Any|Self|Grads|Dataset)",
