@@ -166,8 +166,7 @@ def answer_text(answer: "Answer") -> str:
 
 def _content(kind: "Format", answer: "Answer", output: Path, title: str) -> str:
     """The page of the answer as text of that format."""
-    from riesz_lab.report.markdown import markdown
-    from riesz_lab.report.page import html
+    from riesz_lab.report.page import html, markdown
     from riesz_lab.report.result_page import result_page
     from riesz_lab.report.table import to_csv
 

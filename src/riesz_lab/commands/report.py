@@ -54,8 +54,7 @@ def _report(
 
 def content(chosen: Format, data: "ReportData", target: Path, title: str) -> str:
     """The report as text of that format."""
-    from riesz_lab.report.markdown import markdown
-    from riesz_lab.report.page import html
+    from riesz_lab.report.page import html, markdown
     from riesz_lab.report.report import build
     from riesz_lab.report.table import to_csv
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from riesz_lab.config import OWN, Config
+from riesz_lab.config import OWN, Config, parse_metric
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.experiments import (
     EXPERIMENTS,
@@ -211,14 +211,14 @@ def _ids(part: Result) -> set[str]:
 
 def _with_known_metrics(store: Store) -> Store:
     """Trials of a metric that this version does not know are broken: they cannot be named or compared."""
-    from riesz_lab.config import parse_metric  # and torch
-
-    for trial in store.trials:
+    unknown: dict[str, str] = {}
+    for metric in {trial.config.metric for trial in store.trials}:
         try:
-            parse_metric(trial.config.metric)
+            parse_metric(metric)
         except ConfigError as error:
-            store.broken[trial.path] = str(error)
-    store.trials = [trial for trial in store.trials if trial.path not in store.broken]
+            unknown[metric] = str(error)
+    store.broken |= {t.path: unknown[t.config.metric] for t in store.trials if t.config.metric in unknown}
+    store.trials = [trial for trial in store.trials if trial.config.metric not in unknown]
     return store
 
 

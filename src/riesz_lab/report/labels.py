@@ -134,6 +134,12 @@ def short_scale(config: Config) -> str:
     return f"{dataset(config)}, {network(config.model)}, batch {config.batch_size}"
 
 
+def tell_apart(configs: Sequence[Config]) -> list[str]:
+    """A few words for each setting; the scale it was run at where these are the same for two."""
+    titles = [short_scale(config) for config in configs]
+    return titles if len(set(titles)) == len(titles) else [scale(config) for config in configs]
+
+
 def dataset(config: Config) -> str:
     return DATASETS.get(config.dataset, config.dataset)
 

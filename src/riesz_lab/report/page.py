@@ -1,6 +1,6 @@
-"""Content as one self-contained HTML file.
+"""Content as one self-contained HTML file, or as Markdown.
 
-Requirements it meets:
+Requirements that the HTML meets:
 - it makes no network request: its Content-Security-Policy allows none;
 - no text of a file can become script: everything is escaped, and the policy runs only the scripts whose hashes it
   names, those of this package;
@@ -10,6 +10,7 @@ Requirements it meets:
 import base64
 import hashlib
 import re
+from html import escape as escape_html
 from importlib.resources import files
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ import markupsafe
 
 from riesz._version import __version__
 from riesz_lab.errors import printable
-from riesz_lab.report.content import Page
+from riesz_lab.report.content import Page, Table
 from riesz_lab.report.drawing import draw_panel, legend
 from riesz_lab.report.figure import Figure, Panel
 from riesz_lab.report.shapes import svg_inline
@@ -77,3 +78,42 @@ def _plot(panel: Panel, figure: Figure) -> markupsafe.Markup:
 
 def _resource(name: str) -> str:
     return files("riesz_lab.report").joinpath(name).read_text(encoding="utf-8")
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------------
+
+
+def markdown(page: Page) -> str:
+    """Everything but the drawings and links: of a figure, what it shows in words, without how to read it."""
+    lines = [f"# {escape(page.title)}", "", *(f"{escape(line)}\n" for line in page.lead)]
+    for section in page.sections:
+        lines += [f"## {escape(section.title)}", "", *(f"{escape(line)}\n" for line in section.text)]
+        for (title, about), findings in section.groups().items():
+            if title:
+                lines += [f"**{escape(title)}** {escape(about)}".rstrip(), ""]
+            for finding in findings:
+                lines.append(f"- **{escape(finding.verdict)}** - {escape(finding.subject)}: {escape(finding.sentence)}")
+            lines.append("")
+        for block in section.blocks:
+            if isinstance(block, str):
+                lines += [escape(block), ""]
+            elif isinstance(block, Figure):
+                lines += [f"*{escape(block.title)}* (drawn on the HTML page): {escape(block.alt)}", ""]
+            else:
+                lines += _table(block)
+        lines += [f"> {escape(line)}\n" for line in section.missing]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(table: Table) -> list[str]:
+    rule = ["---:" if index in table.numbers else "---" for index in range(len(table.head))]
+    rows = [[escape(cell.text) for cell in row] for row in table.cells()]
+    lines = [f"**{escape(table.caption)}**", ""]
+    lines += [f"| {' | '.join(row)} |" for row in ([escape(name) for name in table.head], rule, *rows)]
+    return [*lines, "", *([escape(table.note), ""] if table.note else [])]
+
+
+def escape(text: str) -> str:
+    """Text that is read as text alone in Markdown, HTML included."""
+    flat = escape_html(printable(" ".join(text.split())), quote=False)
+    return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", flat)

@@ -113,23 +113,20 @@ def _cifar_table(ours: dict[CifarKey, list[dict[str, ArmResult]]]) -> Table:
             rows.append(_cifar_row(key, f"ours, {count(trials, 'trial')}: {scale(config)}", means))
     return Table(
         caption="Test accuracy on CIFAR-10, in %",
-        head=(
-            *("network", "optimizer", "batch", "who", *COLUMNS.values()),
-            *(f"error reduced %, {COLUMNS[column].removeprefix('+ ')}" for column in METHODS),
-        ),
+        head=("network", "optimizer", "batch", "who", *COLUMNS.values()),
         rows=rows,
-        numbers=frozenset((2, *range(4, 9))),
-        note="Error reduced %: 100 (1 - error / error of the baseline), of the means.",
+        numbers=frozenset((2, *range(4, 7))),
+        note="In brackets, the error reduced in %: 100 (1 - error / error of the baseline), of the means.",
     )
 
 
 def _cifar_row(key: CifarKey, who: str, means: dict[str, float]) -> list[Cell | str]:
-    reduced = [
-        100 * (1 - (100 - means[column]) / (100 - means["baseline"])) if {column, "baseline"} <= set(means) else None
-        for column in METHODS
-    ]
-    accuracies = (number(means.get(column), ".2f") for column in COLUMNS)
-    return [key[0], key[1], number(key[2]), who, *accuracies, *(number(value, "+.1f") for value in reduced)]
+    cells = {column: number(means.get(column), ".2f") for column in COLUMNS}
+    for column in METHODS:
+        if {column, "baseline"} <= set(means):
+            reduced = 100 * (1 - (100 - means[column]) / (100 - means["baseline"]))
+            cells[column] = Cell(f"{means[column]:.2f} ({reduced:+.1f})", means[column])
+    return [key[0], key[1], number(key[2]), who, *cells.values()]
 
 
 def _gap_table(title: str, settings: list[tuple[Config, Methods]]) -> Table:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from riesz_lab.config import Config
@@ -30,7 +31,7 @@ class StoredTrial:
             return self.result.status
         return "unfinished" if self.failure is None else "failed"
 
-    @property
+    @cached_property
     def files(self) -> TrialFiles:
         return TrialFiles(self.path)
 

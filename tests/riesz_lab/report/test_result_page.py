@@ -15,8 +15,7 @@ from riesz_lab.recipes import recipe
 from riesz_lab.report.content import Table
 from riesz_lab.report.figures.comparison import arm_colors, forest, pairs
 from riesz_lab.report.figures.tuning import expected_best, rate_curves, tuning_curve
-from riesz_lab.report.markdown import markdown
-from riesz_lab.report.page import html
+from riesz_lab.report.page import html, markdown
 from riesz_lab.report.result_page import result_page
 from riesz_lab.report.table import Row, format_result, records, result_table, rows, statistics_table, to_csv
 from riesz_lab.store import Store

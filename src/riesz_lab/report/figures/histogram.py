@@ -1,11 +1,14 @@
 """Figure 4: how test accuracy scatters over trials."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from riesz_lab.config import Config
 from riesz_lab.report.data import Methods, ReportData, score_of
 from riesz_lab.report.figure import Figure, Panel, Series
 from riesz_lab.report.figures.epochs import dashes
-from riesz_lab.report.labels import color, score_label, short_scale
+from riesz_lab.report.labels import color, score_label, tell_apart
 
 MIN_TRIALS = 5
 BINS = 12
@@ -16,7 +19,8 @@ MAX_METHODS = 4
 def histogram(data: ReportData) -> Figure:
     """The settings with most trials per method; fewer than `MIN_TRIALS` make no histogram."""
     panels: list[Panel] = []
-    deviations = []
+    deviations: list[str] = []
+    bases: list[Config] = []
     ranked = sorted(data.settings.items(), key=lambda pair: -min(sorted(map(len, pair[1].values()), reverse=True)[:2]))
     for base, methods in ranked:
         score, percent = score_of(methods)
@@ -30,18 +34,19 @@ def histogram(data: ReportData) -> Figure:
             counts = np.histogram(values, edges)[0].astype(float).tolist()
             tint, dash = color(methods[name][0].config), styles[name]
             series.append(Series(name=name, x=centres.tolist(), y=counts, kind="bars", color=tint, dash=dash))
-        title = f"{short_scale(base)}: {min(map(len, scores.values()))} or more trials each"
+        bases.append(base)
         x = score_label(score) + (" in %" if percent else "")
-        panels.append(Panel(title=title, x=x, y="trials", series=series))
+        panels.append(Panel(x=x, y="trials", series=series))
         spreads = ", ".join(f"{name} {np.std(values, ddof=1):.2g}" for name, values in scores.items())
-        deviations.append(f"{short_scale(base)}, standard deviations: {spreads}")
+        deviations.append(f"standard deviations: {spreads}")
+    titles = tell_apart(bases)
     return Figure(
         name="histogram",
         title="Test scores over trials",
-        caption="How many trials ended at which score of the last epoch. Whether the spread differs is tested in the"
-        " table of comparisons (Brown and Forsythe).",
-        alt="; ".join(deviations) + ".",
-        panels=panels,
+        caption=f"How many trials ended at which score of the last epoch, of {MIN_TRIALS} or more per method. Whether"
+        " the spread differs is tested in the table of comparisons (Brown and Forsythe).",
+        alt="; ".join(f"{title}, {deviation}" for title, deviation in zip(titles, deviations, strict=True)) + ".",
+        panels=[replace(panel, title=title) for panel, title in zip(panels, titles, strict=True)],
     )
 
 

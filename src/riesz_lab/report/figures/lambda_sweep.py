@@ -11,7 +11,7 @@ from riesz_lab.experiments import Result
 from riesz_lab.experiments.arm import setting
 from riesz_lab.report.data import ReportData
 from riesz_lab.report.figure import Figure, Panel, Series, series_around
-from riesz_lab.report.labels import scale, short_scale
+from riesz_lab.report.labels import scale, tell_apart
 from riesz_lab.utils.amounts import count
 
 READINGS = {"ReweightedL2": 2, "SobolevTilde, lam as scale": 1, "SobolevTilde, lam in G": 4}
@@ -67,11 +67,10 @@ def _config(found: Result) -> Config:
 
 
 def _titles(results: Sequence[Result]) -> list[str]:
-    """What tells them apart: a few words, the scale they were run at, or that with the experiment's name."""
-    for words in (short_scale, scale):
-        titles = [words(_config(found)) for found in results]
-        if len(set(titles)) == len(results):
-            return titles
+    """What tells them apart: their settings, or these with the experiment's name."""
+    titles = tell_apart([_config(found) for found in results])
+    if len(set(titles)) == len(results):
+        return titles
     return [f"{found.experiment.name}: {title}" for found, title in zip(results, titles, strict=True)]
 
 
