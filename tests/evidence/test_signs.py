@@ -6,12 +6,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from evidence import signs, signs_predict, signs_table
+from evidence import signs, signs_figures, signs_predict, signs_table
 from evidence.signs import PART_1, PART_3, Cell, chosen, left, search, tuning_trials
 from evidence.signs_table import complete, lines
 
 from riesz_lab import models
 from riesz_lab.config import Config
+from riesz_lab.report.drawing import picture
 from riesz_lab.tasks import optimizers
 
 ARM = Config(recipe="signs", train_limit=1000, lr=0.015)
@@ -148,3 +149,24 @@ def test_verdicts_are_corrected_for_all_confirmed_comparisons(monkeypatch):
     better, other = signs_table.verdicts(done)
     assert "centralization against SGD: better by" in better
     assert "output -0.9 against SGD: better" not in other
+
+
+def test_pictures_are_drawn_of_complete_cells_alone(monkeypatch):
+    name, arm = PART_1[0].name, "input -0.9"
+    monkeypatch.setattr(signs, "BEST_CELL", (name, arm))
+    done: dict[str, float | None] = {}
+    assert [*signs_figures.figures(done)] == []
+    for cell in (PART_1[0], *(cell for cell in signs.best_cell() if "picture" in cell.name)):
+        for number, config in enumerate(cell.arms.values()):
+            done |= answers(config, 0.015)
+            for seed in cell.seeds:
+                done[replace(config, lr=0.015, seed=seed).id] = 0.5 + 0.01 * number + 0.001 * (seed % 2)
+    rates, lams = signs_figures.figures(done)
+    assert [series.name for series in rates.panels[0].series] == ["SGD", "output -0.9, signs"]
+    assert rates.panels[0].series[0].x == signs.rates(PART_1[0].arms["SGD"], -2, 2)
+    other = name.replace("no norm", "batch norm")
+    assert [panel.title for panel in lams.panels] == [f"{one}, picture of lam" for one in (name, other)]
+    along_input = lams.panels[0].series[1]
+    assert along_input.x == [-0.9, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0]
+    assert along_input.y[2] == 0
+    assert picture(rates, "svg").startswith(b"<svg")
