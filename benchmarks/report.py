@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
-from matplotlib import pyplot
-
 from benchmarks.gpu_page import devices
 from benchmarks.harness import Measurement, load
 from benchmarks.networks import NETWORKS
 from benchmarks.scaling import COLUMNS, FIXED_M, FIXED_N, LENGTHS, METRICS
 from benchmarks.sharded_steps import ratios
 from benchmarks.targets import Row, rows, table
-
-matplotlib.use("svg")
-# The same figures give the same file.
-matplotlib.rcParams["svg.hashsalt"] = "riesz"
+from riesz_lab.report.drawing import picture
+from riesz_lab.report.figure import Figure, Panel, Series
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -108,47 +103,45 @@ def _milliseconds(figures: list[Measurement]) -> str:
     return "\n".join(lines)
 
 
-def _plot_scaling(figures: list[Measurement]) -> None:
-    picture, axes = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+def _scaling(figures: list[Measurement]) -> Figure:
     median = {(f.shape, f.rival): f.median * 1e3 for f in figures}
-    for axis, sizes, fixed, label in (
-        (axes[0], LENGTHS, f"M={FIXED_M}", "n"),
-        (axes[1], COLUMNS, f"n={FIXED_N}", "M"),
-    ):
-        for name in ("copy_", *METRICS):
-            style = "k--" if name == "copy_" else "o-"
-            axis.loglog(sizes, [median[fixed, f"{size} {name}"] for size in sizes], style, label=name, markersize=3)
-        axis.set(xlabel=f"{label} ({fixed})", ylabel="ms")
-        axis.grid(alpha=0.3)
-    axes[0].legend()
-    picture.savefig(DOCS / "benchmarks-scaling.svg", metadata={"Date": None})
+    panels = []
+    for sizes, fixed, label in ((LENGTHS, f"M={FIXED_M}", "n"), (COLUMNS, f"n={FIXED_N}", "M")):
+        series = [
+            Series(
+                name=name,
+                x=[float(size) for size in sizes],
+                y=[median[fixed, f"{size} {name}"] for size in sizes],
+                color=index,
+                dash=1 if name == "copy_" else 0,
+            )
+            for index, name in enumerate(("copy_", *METRICS))
+        ]
+        panels.append(Panel(x=f"{label} ({fixed})", y="ms", series=series, log_x=True, log_y=True))
+    return Figure(name="scaling", title="Time against n and M", panels=panels)
 
 
-def _plot_rivals(figures: list[Measurement]) -> None:
+def _rivals(figures: list[Measurement]) -> Figure:
     pairs = {
-        "paper's\nSobolevTilde": ("paper SobolevTilde, eager", "riesz SobolevTilde"),
-        "paper's\nReweightedL2": ("paper ReweightedL2, eager", "riesz ReweightedL2"),
-        "real FFT,\noutput": ("real FFT along output", "riesz Sobolev output"),
-        "FFT as\nLS-SGD": ("FFT as LS-SGD", "riesz LaplacianSmoothing rasterized"),
+        "paper's SobolevTilde": ("paper SobolevTilde, eager", "riesz SobolevTilde"),
+        "paper's ReweightedL2": ("paper ReweightedL2, eager", "riesz ReweightedL2"),
+        "real FFT, output": ("real FFT along output", "riesz Sobolev output"),
+        "FFT as LS-SGD": ("FFT as LS-SGD", "riesz LaplacianSmoothing rasterized"),
         "torchzero": ("torchzero LaplacianSmoothing", "riesz LaplacianSmoothing rasterized"),
         "pytorch_optimizer": ("pytorch_optimizer centralization", "riesz Centralization"),
     }
     median = {(f.shape, f.rival): f.median for f in figures}
-    picture, axis = pyplot.subplots(figsize=(9, 3.4), layout="constrained")
-    width = 0.8 / len(NETWORKS)
-    for i, network in enumerate(NETWORKS):
-        known = [
-            (k, median[network, slow] / median[network, fast])
-            for k, (slow, fast) in enumerate(pairs.values())
+    series = []
+    for index, network in enumerate(NETWORKS):
+        known = {
+            name: median[network, slow] / median[network, fast]
+            for name, (slow, fast) in pairs.items()
             if (network, slow) in median
-        ]
-        axis.bar([k + i * width for k, _ in known], [ratio for _, ratio in known], width, label=network)
-    axis.set_yscale("log")
-    axis.set_xticks([k + 0.4 - width / 2 for k in range(len(pairs))], list(pairs))
-    axis.axhline(1, color="black", linewidth=0.8)
-    axis.set_ylabel("times slower than riesz")
-    axis.legend(fontsize="small", ncols=len(NETWORKS), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-    picture.savefig(DOCS / "benchmarks-rivals.svg", metadata={"Date": None})
+        }
+        x, y = list(known), list(known.values())
+        series.append(Series(name=network, x=x, y=y, kind="points", color=index + 1, dash=index))
+    panel = Panel(y="times slower than riesz", series=series, sideways=True, log_y=True)
+    return Figure(name="rivals", title="Speed-up over other implementations", panels=[panel])
 
 
 def main() -> None:
@@ -156,8 +149,8 @@ def main() -> None:
     (memory, machine), (rivals, _), (scaling, _) = load("memory"), load("rivals"), load("scaling")
     sharded, _ = load("sharded")
     DOCS.mkdir(exist_ok=True)
-    _plot_scaling(scaling)
-    _plot_rivals(rivals)
+    for figure in (_scaling(scaling), _rivals(rivals)):
+        (DOCS / f"benchmarks-{figure.name}.svg").write_bytes(picture(figure, "svg"))
     described = (
         f"Last run {machine['date']} on {machine['cpu']}, {machine['threads']} threads, {machine['instructions']}, "
         f"torch {machine['torch']}, Python {machine['python']}."

@@ -38,6 +38,8 @@ WIDTH, HEIGHT = 400.0, 240.0
 RIGHT = 12.0
 LINE = 15.0
 """Height of a line of text."""
+LANE = 10.0
+"""From one mark of a row to the next below it."""
 SMALL = 11.0
 MOST_MARKED = 30
 """Points of a line that are marked, at most."""
@@ -263,7 +265,7 @@ def _rows(panel: Panel) -> Drawing:
     """A row per label, with its points, bars or dots."""
     labels = list(dict.fromkeys(str(label) for series in panel.series for label in series.x))
     widest = max((text_width(label) for label in labels), default=0.0)
-    beside = widest <= 0.34 * WIDTH
+    beside = widest <= 0.37 * WIDTH
     left = widest + 16 if beside else 6.0
     low, high = _extent(_values(panel), panel.log_y)
     if any(series.kind == "bars" for series in panel.series):
@@ -271,14 +273,17 @@ def _rows(panel: Panel) -> Drawing:
     at = Scale(low, high, left, WIDTH - RIGHT, panel.log_y)
     swarms = {label: _swarm(panel.series, label, at) for label in labels}
     texts = {label: [] if beside else wrapped(label, WIDTH - RIGHT) for label in labels}
+    # Marks of several series in one row lie below each other.
+    lanes = {label: [id(one) for one in panel.series if one.kind != "dots" and label in one.x] for label in labels}
     top, tops, centres = 4.0, {}, {}
     for label in labels:
         half = max((abs(y) for _, y in swarms[label].values()), default=0.0)
         swarm = 2 * half + 14 if swarms[label] else 0.0
         tops[label] = top
         centres[label] = (top + LINE * len(texts[label]) + half + 6, top + LINE * len(texts[label]) + swarm + 10)
-        top = centres[label][1] + 14
+        top = centres[label][1] + LANE * max(0, len(lanes[label]) - 1) + 14
     bottom = top
+    bottom_of = {label: centres[label][1] + LANE * max(0, len(lanes[label]) - 1) for label in labels}
     ticks = at.ticks(5)
     lines = wrapped(panel.y, WIDTH - left, SMALL)
     shapes: list[Shape] = []
@@ -287,7 +292,7 @@ def _rows(panel: Panel) -> Drawing:
         shapes.append(Group(name=MARGIN_NAME, shapes=[_margin_band(begin, 0, end - begin, bottom)]))
     # Upright lines leave the texts free.
     gaps = {label: LINE * len(texts[label]) + (2 if texts[label] else -4) for label in labels}
-    free = [(tops[label] + gaps[label], centres[label][1] + 10) for label in labels]
+    free = [(tops[label] + gaps[label], bottom_of[label] + 10) for label in labels]
     ruled = [[(at(v), begin), (at(v), end)] for v, _ in ticks for begin, end in free]
     shapes += [
         Path(lines=ruled, stroke=INK, opacity=GRID),
@@ -297,7 +302,7 @@ def _rows(panel: Panel) -> Drawing:
     if panel.zero and low <= 0 <= high:
         shapes.append(Path(lines=[[(at(0), begin), (at(0), end)] for begin, end in free], stroke=INK, opacity=0.6))
     for label in labels:
-        middle = sum(centres[label]) / 2 if swarms[label] else centres[label][1]
+        middle = (centres[label][0] if swarms[label] else centres[label][1]) / 2 + bottom_of[label] / 2
         if beside:
             shapes.append(Text(x=left - 10, y=middle + 4, text=label, anchor="end"))
         shapes += [Text(x=0, y=tops[label] + LINE * i + 12, text=text) for i, text in enumerate(texts[label])]
@@ -310,7 +315,7 @@ def _rows(panel: Panel) -> Drawing:
                     title = _describe(series, index, label)
                     marks.append(Circle(x=place[0], y=upper + place[1], r=3, fill=series.hex_color, title=title))
             else:
-                marks += _row_mark(series, index, label, at, lower)
+                marks += _row_mark(series, index, label, at, lower + LANE * lanes[label].index(id(series)))
         shapes.append(_in_group(series, marks))
     return Drawing(WIDTH, bottom + 24 + 14 * len(lines), shapes)
 

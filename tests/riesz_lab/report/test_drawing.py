@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -82,6 +83,13 @@ def test_no_dot_covers_another_nor_the_mean():
     for index, one in enumerate(circles):
         for other in circles[:index]:
             assert np.hypot(one.x - other.x, one.y - other.y) >= one.r + other.r
+
+
+def test_marks_of_several_series_in_one_row_cover_none_of_each_other():
+    series = [Series(name=name, x=["arm"], y=[1.0], kind="points") for name in "abc"]
+    marks = of(Panel(series=series, sideways=True), Circle)
+    assert {mark.x for mark in marks} == {marks[0].x}
+    assert all(below.y - above.y >= above.r + below.r for above, below in pairwise(marks))
 
 
 def test_long_labels_stand_above_their_rows_and_short_ones_beside():
