@@ -17,7 +17,7 @@ from riesz_lab.experiments.planning import Plan, as_look, fixed_pairs, make_plan
 from riesz_lab.experiments.result import ArmResult, Result
 from riesz_lab.experiments.stopping import Judged
 from riesz_lab.statistics.sequential import decidable
-from riesz_lab.statistics.verdict import LEAST_PAIRS, Verdict, decide, format_difference, format_margin
+from riesz_lab.statistics.verdict import LEAST_PAIRS, Verdict, format_difference, format_margin
 from riesz_lab.training.progress import clock
 from riesz_lab.utils.amounts import count
 
@@ -178,7 +178,7 @@ def warnings(result: Result) -> list[str]:
     for label, judged in without(result, outliers).items():
         if judged.n >= LEAST_PAIRS:
             size = format_difference(judged.difference, judged.interval, result.score.unit)
-            lines.append(f"  Without such trials, {label}: {decide(judged)}, {size}, {judged.n} pairs.")
+            lines.append(f"  Without such trials, {label}: {judged.verdict}, {size}, {judged.n} pairs.")
     for label, row in result.arms.items():
         if gone := [seed for seed, score in zip(_seeds(row), row.scores.values(), strict=True) if score is None]:
             lines.append(f"Diverged: {label}, seed {', '.join(map(str, sorted(gone)))}.")

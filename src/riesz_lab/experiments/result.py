@@ -15,7 +15,7 @@ from riesz_lab.experiments.stopping import Judged, Judgement, Key, follow, key, 
 from riesz_lab.experiments.tuning import Tuned, tune
 from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.sequential import Sequential
-from riesz_lab.statistics.verdict import Interval, Verdict, decide, reason
+from riesz_lab.statistics.verdict import Interval, Verdict
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.store.result import Which
 
@@ -56,7 +56,7 @@ class ArmResult:
     @property
     def verdict(self) -> Verdict | None:
         """better, worse, same (within the margin) or undecided; None for an arm without a baseline."""
-        return None if self.judged is None else decide(self.judged)
+        return None if self.judged is None else self.judged.verdict
 
     @property
     def reason(self) -> str:
@@ -64,7 +64,7 @@ class ArmResult:
         if self.judgement is None:
             return ""
         stopped = "stopped: no verdict is in reach" if self.judgement.stopped else ""
-        return "; ".join(filter(None, (reason(self.judgement.judged), stopped)))
+        return "; ".join(filter(None, (self.judgement.judged.reason, stopped)))
 
     @property
     def interval(self) -> Interval | None:

@@ -16,7 +16,7 @@ from riesz_lab.config import Config
 from riesz_lab.experiments.experiment import Experiment, Fixed, Pilot, Score, UntilSure
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.statistics.sequential import Sequential, sequential
-from riesz_lab.statistics.verdict import LEAST_PAIRS
+from riesz_lab.statistics.verdict import LEAST_PAIRS, Verdict
 from riesz_lab.store import StoredTrial
 from riesz_lab.store.result import Which
 
@@ -175,8 +175,8 @@ def _until_sure(experiment: Experiment, budget: int, complete: Mapping[str, Stor
         judged = look(experiment, scores, score, active)
         rounds.judgements |= {label: Judgement(each, count) for label, each in judged.items()}
         for label, each in judged.items() if count >= LEAST_PAIRS else ():
-            stopped = each.conclusion == "undecided" and count < budget and each.futile(budget, count)
-            if stopped or each.conclusion != "undecided":
+            stopped = each.verdict == Verdict.UNDECIDED and count < budget and each.futile(budget, count)
+            if stopped or each.verdict != Verdict.UNDECIDED:
                 rounds.judgements[label] = Judgement(each, count, stopped)
                 active.remove(label)
     rounds.seeds = max(1, count + bool(rounds.missing))

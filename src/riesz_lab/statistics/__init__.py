@@ -11,6 +11,17 @@ from riesz_lab.statistics.comparison import Comparison, paired
 from riesz_lab.statistics.estimate import Estimate, crossed, independent
 from riesz_lab.statistics.holm import adjusted, holm
 from riesz_lab.statistics.seeds import components
-from riesz_lab.statistics.verdict import format_p
+from riesz_lab.statistics.verdict import Verdict, format_p
 
-__all__ = ["Comparison", "Estimate", "adjusted", "components", "crossed", "format_p", "holm", "independent", "paired"]
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "Verdict",
+    "adjusted",
+    "components",
+    "crossed",
+    "format_p",
+    "holm",
+    "independent",
+    "paired",
+]

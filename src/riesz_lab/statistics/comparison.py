@@ -6,9 +6,9 @@ Cases that textbooks leave open:
    has no difference. Since leaving out such pairs flatters whoever diverged, no claim is made in favour of a side that
    diverged where the other did not.
 3. A finite score at or beyond `collapsed` counts as collapsed too, and stays among the differences.
-4. Fewer than 3 differences: no claim, no interval, no p.
-5. All differences zero, to rounding: "identical"; no interval, no p.
-6. All differences equal and not zero: their spread is unknown, so no claim, no interval, no p.
+4. Fewer than 3 differences: undecided, no interval, no p.
+5. All differences zero, to rounding: the same, with "identical" as the reason; no interval, no p.
+6. All differences equal and not zero: their spread is unknown, so undecided, no interval, no p.
 7. Keys that are (initialisation seed, data seed) and share seeds are not independent: the primary statistic is then
    that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None. Pairs
    outside of a full grid are left out of all of them.
@@ -26,7 +26,15 @@ from riesz_lab.statistics import secondary
 from riesz_lab.statistics.estimate import Array, Estimate, crossed, independent
 from riesz_lab.statistics.secondary import Interval
 from riesz_lab.statistics.seeds import as_grid, grid
-from riesz_lab.statistics.verdict import LEAST_PAIRS, Claim, sentence, verdict
+from riesz_lab.statistics.verdict import (
+    ALPHA,
+    LEAST_PAIRS,
+    Verdict,
+    describe_p,
+    format_difference,
+    format_margin,
+)
+from riesz_lab.utils.amounts import count
 
 Scores = Mapping[Hashable, float | None]
 
@@ -68,14 +76,74 @@ class Comparison:
     percent: bool  # and printed
 
     @property
-    def verdict(self) -> Claim:
-        """better, worse, no difference (larger than the margin), no evidence, identical, or no claim."""
-        return verdict(self)
+    def verdict(self) -> Verdict:
+        """better, worse, same (no difference larger than the margin) or undecided."""
+        return self._judgement[0]
+
+    @property
+    def reason(self) -> str:
+        """What the verdict rests on, where that is something else than the interval and the margin; else empty."""
+        return self._judgement[1]
+
+    @property
+    def _judgement(self) -> tuple[Verdict, str]:
+        p = self.p if self.p_holm is None else self.p_holm
+        if self.n < LEAST_PAIRS and not any(self.diverged):
+            few = f"{count(self.n, 'pair')}; at least {LEAST_PAIRS} are needed" if self.n else "no pairs of scores yet"
+            return Verdict.UNDECIDED, few
+        baseline, method = self.diverged
+        gone = f"trials diverged: the baseline alone in {count(baseline, 'pair')}, the method alone in {method}"
+        if self.p is None or p is None or self.n < LEAST_PAIRS:
+            return (Verdict.UNDECIDED, gone) if any(self.diverged) else self._without_spread
+        if p < ALPHA:
+            gains = (self.difference > 0) == self.higher_is_better
+            # Leaving out failures flatters the side that failed.
+            if self.diverged[gains]:
+                return Verdict.UNDECIDED, gone
+            small = "by less than the margin" if self.equivalent else ""
+            return (Verdict.BETTER if gains else Verdict.WORSE), small
+        if self.equivalent:
+            return (Verdict.UNDECIDED, gone) if any(self.diverged) else (Verdict.SAME, self._same_by_tests)
+        if any(self.diverged):
+            return Verdict.UNDECIDED, gone
+        corrected = f"{describe_p(p)} after the correction for {self.family} comparisons"
+        return Verdict.UNDECIDED, corrected if self.p < ALPHA else ""
+
+    @property
+    def _without_spread(self) -> tuple[Verdict, str]:
+        if self.crossed:
+            grid = "a full grid of initialisations and data orders, and some spread"
+            return Verdict.UNDECIDED, f"pairs that share seeds need {grid}"
+        if self.ties == self.n:
+            return Verdict.SAME, f"identical scores in all {self.n} pairs"
+        return Verdict.UNDECIDED, f"the difference is the same in all {self.n} pairs, so its spread is unknown"
+
+    @property
+    def _same_by_tests(self) -> str:
+        """Two one-sided tests at 5% are a 90% interval within the margin; the 95% interval may be wider."""
+        if self.interval is None or max(map(abs, self.interval)) < self.margin:
+            return ""
+        p = self.p_margin if self.p_margin_holm is None else self.p_margin_holm
+        return f"{describe_p(p or 0.0)} of two one-sided tests"
 
     @property
     def sentence(self) -> str:
-        """The verdict in plain words."""
-        return sentence(self)
+        """The verdict in plain words, with its numbers."""
+        unit = "points" if self.percent else ""
+        within = f" (within {format_margin(self.margin, unit)})" if self.verdict == Verdict.SAME else ""
+        size = [format_difference(self.difference, self.interval, unit)] if self.n else []
+        size += [] if self.p is None else [describe_p(self.p)]
+        remarks = [self.reason]
+        if any(self.collapsed):
+            baseline, method = self.collapsed
+            fisher = "" if self.p_collapsed is None else f" (Fisher {describe_p(self.p_collapsed)})"
+            remarks.append(f"collapsed or diverged: {method} of {self.trials} trials, baseline {baseline}{fisher}")
+        if self.crossed and self.p is not None and self.n < self.trials:
+            remarks.append(f"{self.n} of {self.trials} pairs form a full grid of seeds, the others are left out")
+        if self.unpaired:
+            remarks.append(f"left out, without a partner: {count(self.unpaired, 'trial')}")
+        parts = [f"{self.verdict}{within}: {', '.join([*size, count(self.n, 'pair')])}", *filter(None, remarks)]
+        return "; ".join(parts)
 
     @property
     def equivalent(self) -> bool:
@@ -110,7 +178,7 @@ def paired(
         >>> sgd = {0: 0.912, 1: 0.905, 2: 0.917, 3: 0.909}
         >>> directed = {0: 0.921, 1: 0.917, 2: 0.928, 3: 0.918}
         >>> print(paired(sgd, directed, margin=0.002).sentence)
-        better by 1.02 points (95% interval +0.79 to +1.26, p = 0.00085, 4 pairs)
+        better: +1.02 (+0.79 to +1.26) points, p = 0.00085, 4 pairs
     """
     if not (math.isfinite(margin) and margin > 0):
         raise ValueError(f"margin: expected a number above 0, in the unit of the scores, got {margin!r}")

@@ -20,19 +20,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy  # its parts are imported on first use
 
 from riesz_lab.statistics.estimate import Array
-from riesz_lab.statistics.verdict import ALPHA, LEAST_PAIRS
+from riesz_lab.statistics.verdict import ALPHA, LEAST_PAIRS, Verdict
+from riesz_lab.utils.amounts import count
 
 PRIOR_VARIANCE = 3.0
 """g. Over 5 to 30 pairs, and alpha shared by one to four arms, 2 to 4 give the narrowest intervals on average (1.6 to
 1.7 times that of a fixed number of pairs); of these, 3 is the least that can conclude from 4 pairs with two arms."""
-
-Conclusion = Literal["better", "worse", "no difference", "undecided"]
 
 
 def half_width(spread: Any, n: Any, alpha: float = ALPHA, g: float = PRIOR_VARIANCE) -> Any:
@@ -68,37 +67,49 @@ class Sequential:
         return self.n >= LEAST_PAIRS and self.spread == 0 and self.difference == 0
 
     @property
-    def conclusion(self) -> Conclusion:
-        """better, worse, no difference (larger than the margin), or undecided.
+    def verdict(self) -> Verdict:
+        """better, worse, same (no difference larger than the margin) or undecided.
 
-        An interval within the margin is "no difference" even where it excludes zero: such a difference does not matter.
-        Pairs that diverged have no difference; nothing is claimed that leaving them out may have caused.
+        An interval within the margin is "same" even where it excludes zero: such a difference does not matter. Pairs
+        that diverged have no difference; nothing is claimed that leaving them out may have caused.
         """
         claim = self._claim()
-        return "undecided" if claim in self._withheld else claim
-
-    def _claim(self) -> Conclusion:
-        """What the differences allow to conclude, if no pair is without one."""
-        if self.identical:
-            return "no difference"
-        if self.interval is None:
-            return "undecided"
-        low, high = self.interval
-        if -self.margin < low and high < self.margin:
-            return "no difference"
-        if low <= 0 <= high:
-            return "undecided"
-        return "better" if (low > 0) == self.higher_is_better else "worse"
+        return Verdict.UNDECIDED if claim in self._withheld else claim
 
     @property
-    def _withheld(self) -> set[Conclusion]:
+    def reason(self) -> str:
+        """What the verdict rests on, where that is something else than the interval and the margin; else empty."""
+        if self.n < LEAST_PAIRS and not any(self.diverged):
+            return f"{count(self.n, 'pair')}; at least {LEAST_PAIRS} are needed" if self.n else "no pairs of scores yet"
+        if self.verdict == Verdict.UNDECIDED and any(self.diverged):
+            baseline, method = self.diverged
+            return f"trials diverged: the baseline alone in {count(baseline, 'pair')}, the method alone in {method}"
+        if self.interval is None:
+            return f"identical scores in all {self.n} pairs" if self.identical else "all differences are equal"
+        return ""
+
+    def _claim(self) -> Verdict:
+        """What the differences allow to conclude, if no pair is without one."""
+        if self.identical:
+            return Verdict.SAME
+        if self.interval is None:
+            return Verdict.UNDECIDED
+        low, high = self.interval
+        if -self.margin < low and high < self.margin:
+            return Verdict.SAME
+        if low <= 0 <= high:
+            return Verdict.UNDECIDED
+        return Verdict.BETTER if (low > 0) == self.higher_is_better else Verdict.WORSE
+
+    @property
+    def _withheld(self) -> set[Verdict]:
         """Leaving out failures flatters the side that failed."""
         baseline, method = self.diverged
-        withheld: set[Conclusion] = {"worse", "no difference"} if baseline else set()
-        return withheld | ({"better", "no difference"} if method else set())
+        withheld = {Verdict.WORSE, Verdict.SAME} if baseline else set()
+        return withheld | ({Verdict.BETTER, Verdict.SAME} if method else set())
 
     def futile(self, budget: int, run: int | None = None) -> bool:
-        """Whether no conclusion is to be expected by `budget` pairs, even if things go well.
+        """Whether no verdict is to be expected by `budget` pairs, even if things go well.
 
         Well: the spread is at its lower 90% limit, and the mean moves by up to 1.6 standard errors of what is to come.
         Stopping for this reason never makes a false claim more likely.
@@ -108,7 +119,7 @@ class Sequential:
             run: pairs so far, with those that have no difference; `n` if None.
         """
         run = self.n if run is None else run
-        if self.conclusion != "undecided" or run < LEAST_PAIRS + 2:
+        if self.verdict != Verdict.UNDECIDED or run < LEAST_PAIRS + 2:
             return False
         if self.n == 0 or budget <= run:
             return True
@@ -119,10 +130,10 @@ class Sequential:
         width = float(half_width(luck, last, self.alpha))
         reach = 1.6 * self.spread * math.sqrt(1 / self.n - 1 / last)
         gain = self.difference if self.higher_is_better else -self.difference
-        in_reach: dict[Conclusion, bool] = {
-            "better": gain + reach >= width,
-            "worse": -gain + reach >= width,
-            "no difference": max(0.0, abs(gain) - reach) + width <= self.margin,
+        in_reach: dict[Verdict, bool] = {
+            Verdict.BETTER: gain + reach >= width,
+            Verdict.WORSE: -gain + reach >= width,
+            Verdict.SAME: max(0.0, abs(gain) - reach) + width <= self.margin,
         }
         return not any(there for claim, there in in_reach.items() if claim not in self._withheld)
 
@@ -152,8 +163,8 @@ def sequential(
     Example:
         >>> from riesz_lab.statistics.sequential import sequential
         >>> now = sequential([0.9, 1.2, 1.0, 1.1, 0.8, 1.0], margin=0.2)
-        >>> now.conclusion, [round(end, 2) for end in now.interval]
-        ('better', [0.73, 1.27])
+        >>> now.verdict, [round(end, 2) for end in now.interval]
+        (<Verdict.BETTER: 'better'>, [0.73, 1.27])
     """
     if not (math.isfinite(margin) and margin > 0):
         raise ValueError(f"margin: expected a number above 0, in the unit of the scores, got {margin!r}")

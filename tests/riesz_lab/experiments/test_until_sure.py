@@ -80,7 +80,7 @@ def test_advice_never_names_a_budget_that_was_used_up(tmp_path):
         differing(OPEN), margin="1points", budget=20, command="riesz compare a.py:train", **options
     )
     judged = answer.arms["SobolevTilde"].look
-    assert (judged.n, judged.conclusion) == (20, "undecided")
+    assert (judged.n, judged.verdict) == (20, "undecided")
     assert pairs_needed(float(f"{judged.margin / judged.spread:.3g}"), judged.alpha) <= 20
     assert "would detect" not in answer.text
     said = re.search(r"about (\d+) pairs in all would decide it with 80% power", answer.answers[0])

@@ -137,26 +137,26 @@ def test_looking_after_every_pair_keeps_the_error_rate_in_full():
 
 
 @pytest.mark.parametrize(
-    ("differences", "options", "conclusion"),
+    ("differences", "options", "verdict"),
     [
         ([1.0, 1.1, 0.9, 1.0, 1.05], {}, "better"),
         ([1.0, 1.1, 0.9, 1.0, 1.05], {"higher_is_better": False}, "worse"),
         ([-1.0, -1.1, -0.9, -1.0, -1.05], {}, "worse"),
-        ([0.01, -0.02, 0.0, 0.01, -0.01], {}, "no difference"),
-        ([0.01, 0.011, 0.009, 0.01, 0.0105], {}, "no difference"),  # real, and too small to matter
+        ([0.01, -0.02, 0.0, 0.01, -0.01], {}, "same"),
+        ([0.01, 0.011, 0.009, 0.01, 0.0105], {}, "same"),  # real, and too small to matter
         ([1.0, -1.0, 0.5, 0.2, 0.9], {}, "undecided"),
         ([1.0, 1.1], {}, "undecided"),
         ([1.0, 1.0, 1.0, 1.0], {}, "undecided"),  # no spread
-        ([0.0, 0.0, 0.0], {}, "no difference"),
+        ([0.0, 0.0, 0.0], {}, "same"),
         ([0.0, 0.0], {}, "undecided"),
-        ([1e-12, -1e-12, 0.0], {"rounding": 1e-11}, "no difference"),
+        ([1e-12, -1e-12, 0.0], {"rounding": 1e-11}, "same"),
         ([1.0, 1.1, 0.9, 1.0, 1.05], {"diverged": (0, 1)}, "undecided"),
         ([1.0, 1.1, 0.9, 1.0, 1.05], {"diverged": (1, 0)}, "better"),
         ([0.01, -0.02, 0.0, 0.01, -0.01], {"diverged": (1, 0)}, "undecided"),
     ],
 )
-def test_conclusions(differences, options, conclusion):
-    assert sequential(differences, margin=0.2, **options).conclusion == conclusion
+def test_verdicts(differences, options, verdict):
+    assert sequential(differences, margin=0.2, **options).verdict == verdict
 
 
 def test_more_arms_need_more_evidence():
@@ -189,8 +189,7 @@ def test_an_arm_that_failures_forbid_to_conclude_on_is_futile():
     assert sequential(gains, margin=0.2, diverged=(0, 1)).futile(50, 6)
     assert sequential([-each for each in gains], margin=0.2, diverged=(1, 0)).futile(50, 6)
     assert (
-        sequential([-each for each in gains], margin=0.2, diverged=(1, 0), higher_is_better=False).conclusion
-        == "better"
+        sequential([-each for each in gains], margin=0.2, diverged=(1, 0), higher_is_better=False).verdict == "better"
     )
     # Undecided so far, and what may be claimed is within reach.
     noise = [-2.0, 1.0, -1.0, 0.5, -1.5]
@@ -205,7 +204,7 @@ def test_an_arm_that_always_diverges_is_futile(run, futile):
 
 def test_stopping_futile_arms_loses_few_that_would_have_been_decided():
     values = np.random.default_rng(3).normal(0.8, 1.0, (200, 20))
-    decided = [v for v in values if any(sequential(v[:n], margin=0.05).conclusion == "better" for n in range(3, 21))]
+    decided = [v for v in values if any(sequential(v[:n], margin=0.05).verdict == "better" for n in range(3, 21))]
     lost = sum(any(sequential(v[:n], margin=0.05).futile(20) for n in range(5, 20)) for v in decided)
     assert len(decided) > 100
     assert lost <= 0.03 * len(decided)
@@ -229,13 +228,13 @@ def test_pairs_to_decide_are_those_in_which_continued_sequences_are_decided(patt
     """Against sequences that are judged one by one; the limits are four standard errors of 400 sequences."""
     begun = pattern * 4
     mean, spread = float(np.mean(begun)), float(np.std(begun, ddof=1))
-    assert sequential(begun, margin=margin).conclusion == "undecided"
+    assert sequential(begun, margin=margin).verdict == "undecided"
     needed = pairs_to_decide(len(begun), mean / spread, margin / spread)
     rng, decided = np.random.default_rng(1), 0
     for _ in range(400):
         differences = [*begun, *rng.normal(mean, spread, needed - len(begun))]
         looks = (sequential(differences[:n], margin=margin) for n in range(len(begun) + 1, needed + 1))
-        decided += any(look.conclusion != "undecided" for look in looks)
+        decided += any(look.verdict != "undecided" for look in looks)
     assert 0.72 < decided / 400 < 0.88
 
 

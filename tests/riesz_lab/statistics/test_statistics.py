@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from riesz_lab.statistics import adjusted, components, crossed, holm, independent, paired
-from riesz_lab.statistics.verdict import Verdict, format_difference, format_margin, format_signed, format_size
+from riesz_lab.statistics.verdict import Verdict, format_difference, format_margin
 
 
 def by_seed(values):
@@ -171,44 +171,30 @@ def shifted(*differences):
 
 
 @pytest.mark.parametrize(
-    ("method", "verdict", "told"),
+    ("method", "verdict", "reason", "told"),
     [
-        (
-            shifted(0.010, 0.011, 0.009, 0.012, 0.010),
-            "better",
-            r"better by 1\.04 points \(95% interval \+0\.90 to \+1\.18",
-        ),
-        (shifted(-0.010, -0.011, -0.009, -0.012, -0.010), "worse", r"worse by 1\.04 points"),
-        (
-            shifted(0.0003, 0.0005, -0.0002, 0.0001, -0.0004),
-            "no difference",
-            r"no difference larger than 0\.20 points: \+0\.0060 points \(",
-        ),
+        (shifted(0.010, 0.011, 0.009, 0.012, 0.010), "better", "", r"better: \+1\.04 \(\+0\.90 to \+1\.18\) points"),
+        (shifted(-0.010, -0.011, -0.009, -0.012, -0.010), "worse", "", r"worse: -1\.04 "),
+        (shifted(0.0003, 0.0005, -0.0002, 0.0001, -0.0004), "same", "", r"same \(within 0\.20 points\): \+0\.006 \("),
         (
             shifted(0.02, -0.015, 0.01, -0.02, 0.001),
-            "no evidence",
-            r"no evidence of a difference: -0\.08 points \(95% .*detects \d.* points or more with 80% power",
+            "undecided",
+            "",
+            r"undecided: -0\.1 \(.*\) points, p = .*, 5 pairs$",
         ),
-        (shifted(0, 0, 0, 0, 0), "identical", "identical in all 5 pairs"),
-        (
-            shifted(0.01, 0.01, 0.01, 0.01, 0.01),
-            "no claim",
-            "the same in all 5 pairs, so its spread cannot be estimated",
-        ),
-        (shifted(0.01, 0.02), "no claim", "2 pairs are too few; at least 3 are needed"),
-        (shifted(0.01), "no claim", "1 pair is too few"),
-        ({}, "no claim", "there are no pairs of scores yet"),
-        (dict.fromkeys(range(5)), "no claim", "no pair of trials has two scores; .* diverged: 5 of 5 trials"),
-        (
-            shifted(0.0010, 0.0011, 0.0009, 0.0012, 0.001),
-            "better",
-            r"better by 0\.10 points .*, yet no more than 0\.20",
-        ),
+        (shifted(0, 0, 0, 0, 0), "same", "identical scores in all 5 pairs", "same"),
+        (shifted(0.01, 0.01, 0.01, 0.01, 0.01), "undecided", "the same in all 5 pairs, so its spread is unknown", ""),
+        (shifted(0.01, 0.02), "undecided", "2 pairs; at least 3 are needed", ""),
+        (shifted(0.01), "undecided", "1 pair; at least 3", ""),
+        ({}, "undecided", "no pairs of scores yet", "0 pairs"),
+        (dict.fromkeys(range(5)), "undecided", "the method alone in 5", "diverged: 5 of 5 trials"),
+        (shifted(0.0010, 0.0011, 0.0009, 0.0012, 0.001), "better", "by less than the margin", "better: "),
     ],
 )
-def test_verdicts(method, verdict, told):
+def test_verdicts(method, verdict, reason, told):
     found = paired(by_seed(BASE), method, margin=0.002)
     assert found.verdict == verdict
+    assert (reason in found.reason) if reason else not found.reason
     assert re.search(told, found.sentence), found.sentence
 
 
@@ -231,24 +217,23 @@ def test_ties_are_counted_and_rounding_is_no_difference():
 def test_pairs_that_miss_a_partner_are_left_out_and_told():
     found = paired(by_seed(BASE), {7: 0.5, **shifted(0.01, 0.012, 0.009)}, margin=0.002)
     assert (found.n, found.unpaired) == (3, 3)
-    assert "3 trials without a partner are left out" in found.sentence
-    assert "1 trial without a partner is left out" in replace(found, unpaired=1).sentence
+    assert "left out, without a partner: 3 trials" in found.sentence
 
 
 @pytest.mark.parametrize("lost", [None, math.nan, math.inf])
 def test_no_claim_in_favour_of_a_side_that_diverged(lost):
     gain = shifted(0.010, 0.011, 0.009, 0.012, 0.010)
     found = paired(by_seed(BASE), {**gain, 2: lost}, margin=0.002)
-    assert found.verdict == "no claim"
+    assert found.verdict == "undecided"
     assert found.n == 4
-    assert "the difference leaves out trials that diverged" in found.sentence
-    assert "1 of 5 trials, baseline 0 of 5" in found.sentence
+    assert found.reason == "trials diverged: the baseline alone in 0 pairs, the method alone in 1"
+    assert "1 of 5 trials, baseline 0" in found.sentence
     # Divergence of the baseline speaks for the method: the claim stands.
     assert paired({**by_seed(BASE), 2: lost}, gain, margin=0.002).verdict == "better"
     assert paired(gain, {**by_seed(BASE), 2: lost}, margin=0.002).verdict == "worse"
     same = shifted(0.0003, 0.0005, -0.0002, 0.0001, -0.0004)
-    assert paired(by_seed(BASE), {**same, 2: lost}, margin=0.002).verdict == "no claim"
-    assert paired(by_seed(BASE), {**by_seed(BASE), 2: lost}, margin=0.002).verdict == "no claim"
+    assert paired(by_seed(BASE), {**same, 2: lost}, margin=0.002).verdict == "undecided"
+    assert paired(by_seed(BASE), {**by_seed(BASE), 2: lost}, margin=0.002).verdict == "undecided"
 
 
 def test_a_collapsed_score_counts_and_stays_in_the_mean():
@@ -262,9 +247,8 @@ def test_correction_may_take_a_claim_back_and_says_so():
     weak = paired(by_seed(BASE), shifted(0.012, 0.001, 0.009, 0.004, 0.010), margin=0.002)
     assert weak.verdict == "better"
     table = holm({number: replace(weak) for number in range(20)})
-    assert table[0].verdict == "no evidence"
-    assert "no evidence that survives the correction for 20 comparisons" in table[0].sentence
-    assert "after Holm for 20" in table[0].sentence
+    assert table[0].verdict == "undecided"
+    assert table[0].reason.endswith(" after the correction for 20 comparisons")
 
 
 def test_seeds_that_are_shared_are_not_taken_as_independent():
@@ -284,7 +268,7 @@ def test_seeds_that_are_shared_are_not_taken_as_independent():
     assert not paired(*({k: v for k, v in side.items() if k[0] == 0} for side in (base, mine)), margin=0.002).crossed
     odd = [(0, 0), (0, 1), (1, 2), (2, 3)]
     scattered = paired(*({k: side[k] for k in odd} for side in (base, mine)), margin=0.002)
-    assert scattered.verdict == "no claim"
+    assert scattered.verdict == "undecided"
     assert "need a full grid" in scattered.sentence
 
 
@@ -316,8 +300,12 @@ def test_components_tell_where_the_spread_comes_from():
 def test_one_difference_is_rounded_the_same_way_however_it_was_computed():
     tie = 0.00025  # of a point, 0.025: the last bit decides between 0.02 and 0.03
     around = (math.nextafter(tie, 0), tie, math.nextafter(tie, 1))
-    assert {format_signed(value, percent=True) for value in around} == {"+0.03"}
-    assert {format_size(value, percent=True) for value in around} == {"0.03 points"}
+    assert {format_difference(value, (0.0, 0.001), "points") for value in around} == {
+        "+0.025 (+0.000 to +0.100) points"
+    }
+    assert {format_difference(value, (-0.001, 0.002), "points") for value in around} == {
+        "+0.03 (-0.10 to +0.20) points"
+    }
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, math.nan, math.inf])
