@@ -16,7 +16,7 @@ from riesz_lab.config import Config
 from riesz_lab.errors import LabError
 from riesz_lab.experiments import ArmResult, Result
 from riesz_lab.statistics import Comparison, format_p
-from riesz_lab.statistics.verdict import decide, difference_cells, format_margin
+from riesz_lab.statistics.verdict import difference_cells, format_margin
 from riesz_lab.store import StoredTrial
 
 
@@ -55,7 +55,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        return str(decide(self.comparison))
+        return str(self.comparison.verdict)
 
     @property
     def conclusion(self) -> str:

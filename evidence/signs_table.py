@@ -14,7 +14,7 @@ from evidence.signs import PART_3, TRIALS_2, Cell, Pair, chosen, confirmations, 
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.statistics.comparison import Scores
 from riesz_lab.store import Store
-from riesz_lab.utils.tables import table
+from riesz_lab.utils.terminal import table
 
 MARGIN = 0.002
 LOOKS = {8: 0.001, 16: 0.001, 24: 0.048}

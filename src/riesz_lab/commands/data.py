@@ -10,7 +10,7 @@ from riesz_lab.commands.parsing import parse
 from riesz_lab.data.images.builtin import DATASETS, data_folder
 from riesz_lab.data.scenes.builtin import SCENES
 from riesz_lab.errors import ConfigError, LabError, MissingDataError, printable, unknown
-from riesz_lab.utils.tables import print_table
+from riesz_lab.utils.terminal import print_table
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 Folder = Annotated[

@@ -40,7 +40,7 @@ def _inspect(
     from riesz_lab.inspection import inspect
     from riesz_lab.report import page
     from riesz_lab.report.inspection_page import inspection_page, layer_table
-    from riesz_lab.utils.tables import print_table
+    from riesz_lab.utils.terminal import print_table
 
     if not files:
         raise LabError("expected one file or more: riesz inspect weights.safetensors")
@@ -76,7 +76,7 @@ def _inspect_gradients(
     from riesz_lab.report.gradients_page import gradients_page, modes_table
     from riesz_lab.tasks.user_defined import checked
     from riesz_lab.utils.importing import load_object
-    from riesz_lab.utils.tables import print_table
+    from riesz_lab.utils.terminal import print_table
 
     if len(files) != 1 or ":" not in str(files[0]):
         raise LabError("expected one function: riesz inspect FILE.py:build --gradients")

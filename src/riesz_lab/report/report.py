@@ -25,7 +25,7 @@ from riesz_lab.report.paper import paper_tables, published
 from riesz_lab.report.result_page import NO_PAIRS, by_arm, curve_figure
 from riesz_lab.report.table import STATISTICS, reasons, result_table, statistics_table
 from riesz_lab.statistics import Comparison
-from riesz_lab.statistics.verdict import Verdict, decide, format_difference
+from riesz_lab.statistics.verdict import Verdict, format_difference
 from riesz_lab.utils.amounts import count
 
 Blocks = list[Figure | Table | str]
@@ -160,7 +160,7 @@ def _spectra(data: ReportData) -> Section:
         "Its rise against that of the plain optimizer": (rises_beyond_plain(data), RISES_BEYOND_PLAIN),
     }
     findings = [
-        Finding(words.get(decide(one), str(decide(one))), method, _measured(one), group)
+        Finding(words.get(one.verdict, str(one.verdict)), method, _measured(one), group)
         for group, (comparisons, words) in groups.items()
         for method, one in comparisons.items()
     ]

@@ -17,7 +17,7 @@ from riesz_lab.report.labels import common_scale, score_label
 from riesz_lab.statistics import Comparison, components
 from riesz_lab.statistics.verdict import Interval, Verdict, difference_cells, format_margin, format_p
 from riesz_lab.store.export import csv_text
-from riesz_lab.utils.tables import table as plain_table
+from riesz_lab.utils.terminal import table as plain_table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,11 +111,11 @@ class Comparison:
 
     @property
     def _without_spread(self) -> tuple[Verdict, str]:
+        if self.ties == self.n:
+            return Verdict.SAME, f"identical scores in all {self.n} pairs"
         if self.crossed:
             grid = "a full grid of initialisations and data orders, and some spread"
             return Verdict.UNDECIDED, f"pairs that share seeds need {grid}"
-        if self.ties == self.n:
-            return Verdict.SAME, f"identical scores in all {self.n} pairs"
         return Verdict.UNDECIDED, f"the difference is the same in all {self.n} pairs, so its spread is unknown"
 
     @property

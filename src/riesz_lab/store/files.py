@@ -2,7 +2,6 @@
 
     RUNS/<recipe>/<metric>-seed<seed>-<id>/
         config.json           the settings; the id is their hash
-        sweeps.json           the sweeps it was run for, and how many comparisons each of them plans
         environment.json      versions and hardware: one entry per session that differs from the last
         history.jsonl         one line per epoch
         updates.jsonl         one line per epoch: what it did to each conv weight; of a user's loop, the last step alone
@@ -14,9 +13,9 @@
         failure.json          why the last session failed, if it did; removed once another begins
         sessions.jsonl        when and where a sweep's workers stopped, failed or completed it
         lock                  locked while a process works here
-        notes.lock            locked while a process writes sweeps.json or failure.json
+        notes.lock            locked while a process writes failure.json
 
-Everything but sweeps, timing, environment and sessions is the same, bit for bit, however often the trial was killed and
+Everything but timing, environment and sessions is the same, bit for bit, however often the trial was killed and
 continued.
 """
 
@@ -35,14 +34,12 @@ Row = dict[str, Any]
 JSON_CAP = 64 * 2**20
 LARGEST = 1e150
 """Sums and squares of smaller numbers stay finite."""
-FAMILY_CAP = 10**6
 
 
 class TrialFiles:
     def __init__(self, path: Path):
         self.path = path
         self.config_file = path / "config.json"
-        self.sweeps_file = path / "sweeps.json"
         self.environment_file = path / "environment.json"
         self.history_file = path / "history.jsonl"
         self.updates_file = path / "updates.jsonl"
@@ -104,16 +101,6 @@ def append_row(path: Path, row: Row) -> None:
             file.write(json.dumps(row) + "\n")
     except OSError as error:
         raise atomic.cannot_write(path, error) from error
-
-
-def read_sweeps(path: Path) -> dict[str, int]:
-    """The sweeps that a trial was run for, with the comparisons that each plans; empty if none is recorded."""
-    try:
-        stored = read_json(path) if path.exists() else {}
-    except BadFileError:
-        return {}
-    pairs = stored.items() if isinstance(stored, dict) else ()
-    return {name: family for name, family in pairs if type(family) is int and 0 <= family < FAMILY_CAP}
 
 
 def read_config(path: Path, expected_id: str | None = None) -> Config:

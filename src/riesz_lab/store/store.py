@@ -9,7 +9,7 @@ from pathlib import Path
 
 from riesz_lab.config import Config
 from riesz_lab.errors import BadFileError, LabError
-from riesz_lab.store.files import Row, TrialFiles, read_config, read_json, read_rows, read_sweeps
+from riesz_lab.store.files import Row, TrialFiles, read_config, read_json, read_rows
 from riesz_lab.store.result import Result, Which, read_result
 
 MADE_BY = "riesz demo, riesz train, riesz sweep and riesz compare make trials"
@@ -41,10 +41,6 @@ class StoredTrial:
     def last(self) -> Row:
         """The history row of the last epoch; empty if there is none."""
         return (None if self.result is None else self.result.last) or {}
-
-    def sweeps(self) -> dict[str, int]:
-        """The sweeps it was run for, with the number of comparisons that each plans."""
-        return read_sweeps(self.files.sweeps_file)
 
     def history(self) -> list[Row]:
         return read_rows(self.files.history_file)

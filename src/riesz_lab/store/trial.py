@@ -20,7 +20,6 @@ from riesz_lab.store.files import (
     read_config,
     read_json,
     read_rows,
-    read_sweeps,
     write_rows,
 )
 from riesz_lab.store.result import Result, read_result
@@ -72,14 +71,6 @@ class Trial(TrialFiles):
                 self._write_config()
             atomic.write_json(self.failure_file, {"reason": reason, "details": details})
 
-    def add_sweep(self, name: str, family: int) -> None:
-        """Record a sweep that the trial is run for, and how many comparisons a claim of it is corrected for."""
-        if read_sweeps(self.sweeps_file).get(name, -1) >= family:
-            return
-        with self._notes():
-            sweeps = read_sweeps(self.sweeps_file)  # again: another sweep may have added its own
-            atomic.write_json(self.sweeps_file, sweeps | {name: max(family, sweeps.get(name, -1))})
-
     def add_session(self, environment: dict[str, Any]) -> None:
         """Record where this session runs, if it differs from the last one."""
         try:
@@ -121,7 +112,7 @@ class Trial(TrialFiles):
 
     @contextmanager
     def _notes(self) -> Iterator[None]:
-        """For what processes write that do not train the trial, such as those of a second sweep that shares it."""
+        """For what processes write that do not train the trial, such as a driver that gives it up."""
         atomic.make_directory(self.path)
         try:
             held = FileLock(self.notes_lock_file).acquire()

@@ -80,7 +80,7 @@ def test_mistakes_are_named(riesz, runs, arguments, told):
 
 def test_compare_pairs_by_seed(riesz, runs):
     _, out, _ = riesz("runs", "compare", group(), group(metric="sobolev-tilde"))
-    assert "better by 1.11 points" in out
+    assert "better: +1.1" in out
     assert "4 pairs" in out
 
 

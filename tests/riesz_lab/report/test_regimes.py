@@ -9,7 +9,7 @@ from riesz_lab.experiments import experiment
 from riesz_lab.report.data import read
 from riesz_lab.report.drawing import picture
 from riesz_lab.report.figures.regimes import regime_maps, regimes
-from riesz_lab.statistics.verdict import Verdict, decide
+from riesz_lab.statistics.verdict import Verdict
 from stored import change, store_trial
 
 SHIFT = {0: 0.0, 1: 0.004, 2: -0.004}
@@ -42,10 +42,10 @@ def test_a_gain_that_a_larger_rate_gives_too_is_none_against_the_best_rate(data)
     same, to_best = regime_maps(data.named("regimes")[0])[:2]
     assert (same.against, to_best.against) == ("SGD at the same rate", "SGD at SGD's best rate")
     assert same.comparisons[8, 0.01].difference == pytest.approx(0.05)
-    assert decide(same.comparisons[8, 0.01]) == Verdict.BETTER
+    assert same.comparisons[8, 0.01].verdict == Verdict.BETTER
     assert to_best.comparisons[8, 0.01].difference == pytest.approx(0.0, abs=1e-9)
-    assert decide(to_best.comparisons[8, 0.01]) == Verdict.SAME
-    assert decide(to_best.comparisons[8, 0.003]) == Verdict.WORSE
+    assert to_best.comparisons[8, 0.01].verdict == Verdict.SAME
+    assert to_best.comparisons[8, 0.003].verdict == Verdict.WORSE
 
 
 def test_claims_are_corrected_for_all_cells_of_a_kind(data):

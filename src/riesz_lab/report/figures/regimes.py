@@ -17,7 +17,7 @@ from riesz_lab.report.data import ReportData
 from riesz_lab.report.figure import Figure, Image, Panel
 from riesz_lab.report.labels import dataset, network
 from riesz_lab.statistics import Comparison, holm, paired
-from riesz_lab.statistics.verdict import Verdict, decide, without_noise
+from riesz_lab.statistics.verdict import Verdict, without_noise
 from riesz_lab.utils.amounts import count
 
 Cell = tuple[int, float]
@@ -164,7 +164,7 @@ def _panel(found: Result, one: RegimeMap, maps: Sequence[tuple[Result, RegimeMap
         if comparison.n:
             z[row, column] = times * comparison.difference
         texts[row][column] = _text(comparison, times)
-        hatched[row, column] = decide(comparison) == Verdict.UNDECIDED
+        hatched[row, column] = comparison.verdict == Verdict.UNDECIDED
     return Panel(
         title=f"{one.method} against {one.against}",
         image=Image(
@@ -204,7 +204,7 @@ def _text(comparison: Comparison, times: float) -> str:
 
 
 def _describe(one: RegimeMap) -> str:
-    verdicts = [decide(comparison) for comparison in one.comparisons.values()]
+    verdicts = [comparison.verdict for comparison in one.comparisons.values()]
     return (
         f"{one.method} against {one.against}: better in {verdicts.count(Verdict.BETTER)} of {len(verdicts)} cells,"
         f" worse in {verdicts.count(Verdict.WORSE)}, the same in {verdicts.count(Verdict.SAME)}."
