@@ -147,7 +147,7 @@ def test_verdicts_are_corrected_for_all_confirmed_comparisons(monkeypatch):
         for seed in cell.seeds:
             done[replace(arm, seed=seed).id] = level[label] + 0.001 * math.sin(7 * seed + len(label))
     better, other = signs_table.verdicts(done)
-    assert "centralization against SGD: better by" in better
+    assert "centralization against SGD: better: +" in better
     assert "output -0.9 against SGD: better" not in other
 
 
