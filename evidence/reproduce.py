@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from evidence import TRIALS
+from evidence.signs import TRIALS_2
 from riesz_lab import train
 from riesz_lab.store import Store, StoredTrial
 from riesz_lab.training import progress
@@ -57,10 +58,12 @@ def describe_machine(trial: StoredTrial) -> str:
 
 
 def main(identifier: str) -> int:
-    trials = Store(TRIALS).trials
+    trials = Store(TRIALS, TRIALS_2).trials
     match = [trial for trial in trials if trial.config.id == identifier]
     if not match:
-        print(f"trial {identifier!r}: expected one of the {len(trials)} ids in {TRIALS}", file=sys.stderr)
+        print(
+            f"trial {identifier!r}: expected one of the {len(trials)} ids in {TRIALS} and {TRIALS_2}", file=sys.stderr
+        )
         return 2
     stored = match[0]
     torch.set_num_threads(_environments(stored)[-1]["threads"])

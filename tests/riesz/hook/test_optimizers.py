@@ -176,3 +176,24 @@ def test_diagnostics_of_an_optimizer_that_consumes_its_gradients_say_what_to_do(
             with pytest.raises(RuntimeError, match=r"recording = True before it(.|\n)*own step \(HeavyBall's"):
                 attachment.diagnostics()
     assert [d.name for d in attachment.diagnostics()] == ["0.weight", "3.weight"]
+
+
+@pytest.mark.parametrize("lam", [1.0, 5.0])
+def test_reweighted_l2_is_sgd_with_one_filter_that_all_outputs_share(lam):
+    """W_o = V_o + u: a step along f + lam mean(f) is that of SGD on V, and on u at lam / n of the rate."""
+    torch.manual_seed(0)
+    conv = torch.nn.Conv2d(2, 6, 3, bias=False).double()
+    own, common = conv.weight.detach().clone().requires_grad_(), torch.zeros(1, 2, 3, 3, dtype=torch.float64)
+    common.requires_grad_()
+    optimizer = torch.optim.SGD(conv.parameters(), lr=0.1)
+    riesz.attach(optimizer, conv, metric=riesz.ReweightedL2(lam=lam))
+    split = torch.optim.SGD([{"params": [own]}, {"params": [common], "lr": 0.1 * lam / 6}], lr=0.1)
+    for step in range(5):
+        images = torch.randn(4, 2, 5, 5, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
+        for each in (optimizer, split):
+            each.zero_grad()
+        conv(images).relu().square().mean().backward()
+        torch.nn.functional.conv2d(images, own + common).relu().square().mean().backward()
+        optimizer.step()
+        split.step()
+    torch.testing.assert_close(conv.weight.detach(), (own + common).detach(), atol=1e-14, rtol=1e-13)
