@@ -206,12 +206,12 @@ def test_without_strided_shards_by_name_their_layouts_are_refused(monkeypatch):
 
 
 def test_without_the_store_ranks_do_not_compare_their_work(mesh, breaks):
-    from riesz.sharded.groups import Watch
+    from riesz.sharded.agreement import DeadlockDetector
 
     breaks(dist.distributed_c10d, "_get_default_store")
-    watch = Watch("none", 2)
-    watch.agree(1, str)  # with it, this would wait for the second rank
-    watch.wait(dist.all_reduce(torch.zeros(1), async_op=True), True, str)
+    detector = DeadlockDetector("none", 2)
+    detector.agree(1, str)  # with it, this would wait for the second rank
+    detector.wait(dist.all_reduce(torch.zeros(1), async_op=True), str)
 
 
 def test_without_names_of_wrappers_only_the_name_differs():
