@@ -19,7 +19,7 @@ from riesz.hook.diagnostics import StepRecord
 from riesz.hook.plan import DIRECTION_KEY, METRIC_KEY, SCHEDULED_KEY, STEP_KEY, is_frozen, make_records
 from riesz.hook.report import Diagnoses, Report
 from riesz.hook.schedule import Schedule, step_count
-from riesz.hook.step import DirectedStep
+from riesz.hook.step import DirectedStep, LastStep
 from riesz.layout.scope import Scope
 from riesz.metrics import Operator
 from riesz.metrics import metric as parse_metric
@@ -130,22 +130,22 @@ class Attachment(DirectedStep):
         Exact if `recording` was on during the step. Otherwise the original gradient is computed from the directed
         one, which is still in `.grad`; where that would lose too many digits, or `.grad` is gone, an error says so.
         """
-        if self._last_step is None and self._compiled:
+        if self._last.record is None and self._last.compiled:
             raise RuntimeError(
                 "diagnostics: the last step was compiled, and a compiled step keeps nothing of the original gradient; "
                 "set attachment.recording = True before a step, which then runs outside of the graph"
             )
-        if self._last_step is None:
+        if self._last.record is None:
             raise RuntimeError(
                 "diagnostics: no step was taken yet, or the last one was not directed by this metric; call "
                 "optimizer.step() first"
             )
-        return diagnostics.diagnose(self._last_step, self._tensor_metric, self._metric, self._control)
+        return diagnostics.diagnose(self._last.record, self._tensor_metric, self._metric, self._control)
 
     @property
     def recorded(self) -> StepRecord | None:
         """What the last step recorded, still on the device; None if `recording` was off."""
-        return None if self._last_step is None or self._last_step.products is None else self._last_step
+        return None if self._last.record is None or self._last.record.products is None else self._last.record
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`. Safe to call twice."""
@@ -223,7 +223,7 @@ class Attachment(DirectedStep):
 
 def _without_gradients() -> dict[str, Any]:
     """The parts of an attachment that describe gradients, as they are before the first step."""
-    return {"_fast_path": FastPathCache(), "_prepared": None, "_step_cache": None, "_last_step": None}
+    return {"_fast_path": FastPathCache(), "_prepared": None, "_step_cache": None, "_last": LastStep()}
 
 
 def attachment_of(optimizer: torch.optim.Optimizer) -> Attachment | None:

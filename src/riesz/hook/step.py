@@ -9,6 +9,7 @@ Requirements it meets:
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,19 @@ if TYPE_CHECKING:
     from riesz.sharded import PreparedStep, StepCache
 
 
+@dataclass(eq=False)
+class LastStep:
+    """What the last step left, or the one under way has so far.
+
+    Apart from the attributes of the attachment, which are guarded against misspelling: setting one of those takes as
+    long as all the rest that a step sets.
+    """
+
+    record: diagnostics.StepRecord | None = None
+    closure_pending: bool = False  # whether a closure was handed on that was not evaluated yet
+    compiled: bool = False  # whether it was traced whole, and so recorded nothing
+
+
 class DirectedStep:
     """The step hooks of one optimizer, and the state they work on."""
 
@@ -44,15 +58,12 @@ class DirectedStep:
         self._metric = metric
         self._tensor_metric = metric.as_tensors()
         self._schedule: schedule.Schedule | None = None
-        self._last_step: diagnostics.StepRecord | None = None
+        self._last = LastStep()
         whole = groups_before_sharing()
         if whole is not None:
             make_plan(whole, scope, metric, metric)  # raises if there is nothing to direct on any rank
         self._is_share = whole is not None
         self._use_plan(self._make_plan())
-        self._closure_pending = False
-        self._compiled = False
-        """Whether the last step was traced whole, and so recorded nothing."""
 
     # -- the hooks -------------------------------------------------------------------------------------------------
 
@@ -62,7 +73,7 @@ class DirectedStep:
         from riesz import untraced
 
         if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
-            self._last_step, self._compiled = None, True
+            self._last.record, self._last.compiled = None, True
             self._traced.direct_(self._backend)
             return None
         if optimizer is not self.optimizer:
@@ -91,8 +102,8 @@ class DirectedStep:
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling() and self._traced.serves(self, args, kwargs):
             return
-        if self._closure_pending and not is_nested(optimizer):
-            self._closure_pending = False
+        if self._last.closure_pending and not is_nested(optimizer):
+            self._last.closure_pending = False
             raise RuntimeError(
                 f"{type(optimizer).__name__}.step was given a closure and did not evaluate it, so this step was taken "
                 "on plain gradients: call step() without the closure"
@@ -102,8 +113,8 @@ class DirectedStep:
         """Whether this is the outermost step; if so, the schedule has set the metric for it."""
         if is_nested(self.optimizer):
             return False
-        self._closure_pending = self._compiled = False
-        self._last_step = None
+        last = self._last
+        last.record, last.closure_pending, last.compiled = None, False, False
         groups = self.optimizer.param_groups
         if self._schedule is not None:
             step = schedule.step_count(groups)
@@ -116,12 +127,12 @@ class DirectedStep:
 
     def _enter_step_with_closure(self) -> bool:
         outermost = self._enter_step()
-        self._closure_pending = outermost or self._closure_pending
+        self._last.closure_pending = outermost or self._last.closure_pending
         return outermost
 
     def _step_without_closure(self) -> None:
         # A step that evaluates its closure itself and calls its base's step without: the gradients are there now.
-        if self._enter_step() or self._closure_pending:
+        if self._enter_step() or self._last.closure_pending:
             self._direct()
 
     # -- the metric and the plan -----------------------------------------------------------------------------------
@@ -137,7 +148,7 @@ class DirectedStep:
             self._use_plan(make_plan(groups, self._scope, metric, tensor_metric, self._is_share))
             self._tensor_metric = tensor_metric
         self._metric = metric
-        self._last_step = None
+        self._last.record = None
 
     def _use_plan(self, plan: Plan) -> None:
         self._plan = plan
@@ -174,7 +185,7 @@ class DirectedStep:
     # -- directing -------------------------------------------------------------------------------------------------
 
     def _direct(self) -> None:
-        self._closure_pending = False
+        self._last.closure_pending = False
         self._agree()
         if self.enabled and not self._direct_by_fast_path():
             self._direct_by_slow_path()
@@ -183,9 +194,9 @@ class DirectedStep:
     def _direct_by_slow_path(self) -> None:
         present = self._present()
         self._agree()
-        if self._last_step is not None:
+        if self._last.record is not None:
             # The closure was evaluated before in this step. A gradient it did not compute again is directed already.
-            present = [(t, g) for t, g in present if not self._last_step.already_directed(g)]
+            present = [(t, g) for t, g in present if not self._last.record.already_directed(g)]
             if not present:
                 return
         local = [(target, gradient) for target, gradient in present if not is_dtensor(gradient)]
@@ -201,7 +212,7 @@ class DirectedStep:
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
         self._report_overflow(directed)
         record = diagnostics.StepRecord.of(targets, directed, recorded if self.recording else None)
-        self._last_step = record if self._last_step is None else self._last_step.merged_with(record)
+        self._last.record = record if self._last.record is None else self._last.record.merged_with(record)
 
     def _direct_turn(
         self,
@@ -255,7 +266,7 @@ class DirectedStep:
         The backend compares every gradient; it cannot know which parameter a gradient belongs to, so the optimizer's
         parameters must be the same objects under the same overrides.
         """
-        if not (self._fast_path.ready or self._prepared) or self.recording or self._last_step is not None:
+        if not (self._fast_path.ready or self._prepared) or self.recording or self._last.record is not None:
             return False
         if not self._plan.same_parameters(self.optimizer.param_groups):
             return False
@@ -267,13 +278,13 @@ class DirectedStep:
             shards = self._step_cache.repeat_(self._prepared, gradients)
             if not shards:
                 return False
-            self._last_step = diagnostics.StepRecord.of_shards(targets, gradients, shards)
+            self._last.record = diagnostics.StepRecord.of_shards(targets, gradients, shards)
         else:
             # The metric as given: its numbers are floats, where those of `_tensor_metric` are tensors to be read.
             addresses = self._fast_path.direct_(gradients, self._metric)
             if not addresses:
                 return False
-            self._last_step = diagnostics.StepRecord.of_plain(targets, gradients, addresses)
+            self._last.record = diagnostics.StepRecord.of_plain(targets, gradients, addresses)
         self._report_overflow(gradients)
         return True
 

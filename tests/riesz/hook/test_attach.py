@@ -326,3 +326,22 @@ def test_attaching_one_of_two_models_of_an_optimizer_is_warned_of():
 def test_parameters_outside_of_the_model_that_would_not_be_directed_are_no_matter():
     model, head = network(), nn.Linear(3, 3)  # that of a loss, for one
     riesz.attach(torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1), model, metric="sobolev")
+
+
+def test_a_warm_step_sets_no_attribute_through_the_guard_against_misspelling(monkeypatch):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attachment = riesz.attach(optimizer, model, metric="sobolev")
+    for step in range(2):
+        backward(model, step)
+        optimizer.step()
+    guarded = []
+    guard = type(attachment).__setattr__
+    monkeypatch.setattr(
+        type(attachment), "__setattr__", lambda self, name, value: guarded.append(name) or guard(self, name, value)
+    )
+    backward(model, 2)
+    optimizer.step()
+    assert guarded == []
+    attachment.enabled = False
+    assert guarded == ["enabled"]
