@@ -5,7 +5,8 @@ Requirements it meets:
 - `step(closure)` directs after each evaluation of the closure, not before the backward pass;
 - parameters are looked up at every step: trainers swap the objects in `param_groups`;
 - a step like the one before it costs one comparison and one kernel call (the fast path);
-- nothing is read back from the device.
+- nothing of a plain tensor is read back from the device; ranks that share columns of a DTensor compare what they work
+  at, which waits for their collective.
 """
 
 from collections.abc import Sequence
