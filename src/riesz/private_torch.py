@@ -59,6 +59,14 @@ def compiled_guard(tensors: Sequence[Tensor]) -> Callable[..., bool] | None:
         return None
 
 
+def compiles_for_any_sizes() -> bool:
+    """Whether a compiler that is tracing now was told dynamic=True."""
+    try:
+        return not torch._dynamo.config.assume_static_by_default
+    except AttributeError:
+        return True
+
+
 _version = attrgetter("_version")
 
 

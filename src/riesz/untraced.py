@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 
 from riesz.metrics import circulant
+from riesz.private_torch import compiles_for_any_sizes
 
 Result = TypeVar("Result")
 
@@ -24,3 +25,9 @@ def run(work: Callable[[], Result]) -> Result:
 def matmul_precision(device: str) -> str:
     """The setting that a graph is traced under, which it keeps, as it does for every matrix product in it."""
     return circulant.matmul_precision(device)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def sizes_are_variables() -> bool:
+    """Whether the graph that is being traced serves any sizes: `torch.compile(..., dynamic=True)`."""
+    return compiles_for_any_sizes()

@@ -144,6 +144,16 @@ def test_without_fake_tensors_by_name_eager_takes_them(monkeypatch):
         assert riesz.precondition_(torch.ones(8, 3), riesz.SobolevTilde()).shape == (8, 3)
 
 
+def test_without_the_compilers_setting_a_step_is_taken_to_be_compiled_for_any_sizes(monkeypatch):
+    import torch._dynamo
+
+    assert not private_torch.compiles_for_any_sizes()
+    with torch._dynamo.config.patch(assume_static_by_default=False):
+        assert private_torch.compiles_for_any_sizes()
+    monkeypatch.setattr(private_torch, "torch", types.SimpleNamespace())
+    assert private_torch.compiles_for_any_sizes()
+
+
 def test_without_write_counts_what_they_would_tell_is_refused(monkeypatch):
     monkeypatch.setattr(private_torch, "_version", attrgetter("_gone"))
     model = network()

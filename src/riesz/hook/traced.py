@@ -1,8 +1,9 @@
 """A step that torch.compile traces whole: gradients go through one opaque operator, and the graph does not break.
 
 Only what a trace can hold is served: a step of torch's own optimizers without closure, schedule, recording and control,
-on plain tensors. Anything else runs untraced, with a break in the graph. Numbers of the metric are tensors, inputs of
-the graph; the compiler guards parameters and param groups itself. `diagnostics` has nothing to tell of such a step.
+on plain tensors, without groups if it is compiled for any sizes (dynamic=True). Anything else runs untraced, with a
+break in the graph. Numbers of the metric are tensors, inputs of the graph; the compiler guards parameters and param
+groups itself. `diagnostics` has nothing to tell of such a step.
 """
 
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ class TracedStep:
         # traced.
         torchs_own = type(optimizer).__module__.startswith("torch.optim.")
         self._possible = torchs_own and not any(is_dtensor(target.parameter) for target in plan.targets)
+        self._grouped = any(target.axis.groups > 1 for targets in plan.turns for target in targets)
         self._seen = [parameter for parameter, _ in plan.seen]
         self._overrides = plan.overrides
         self._turns = [_by_metric(targets) for targets in plan.turns]
@@ -36,6 +38,11 @@ class TracedStep:
         plain = step._schedule is None and step._control is None and not step.recording and step.enabled
         without_closure = len(args) < 2 and not kwargs
         possible = self._possible and not hasattr(step.optimizer, "found_inf")
+        if self._grouped and possible:
+            from riesz.untraced import sizes_are_variables
+
+            # The compiler cannot fold a gradient into groups then: it loses the origin of the gradient's sizes.
+            possible = not sizes_are_variables()
         return possible and plain and without_closure and self._is_valid(step.optimizer.param_groups)
 
     def _is_valid(self, groups: Groups) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
+from torch import nn
 from torch._dynamo.utils import counters
 
 import riesz
@@ -248,3 +251,22 @@ def test_a_compiled_step_directs_along_two_directions(control):
             random_gradients(one)
             step()
     assert relative_error(model[0].weight.grad, twin[0].weight.grad) <= 2e-6
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_step_that_is_compiled_for_any_sizes_directs_every_kind_of_layer():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(4, 8, 3, groups=2), nn.ConvTranspose2d(8, 6, 3, groups=2), nn.Conv2d(6, 5, 3)]
+    models = [nn.Sequential(*copy.deepcopy(layers)).to(memory_format=torch.channels_last) for _ in range(2)]
+    for model in models:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        riesz.attach(optimizer, model, metric=riesz.SobolevTilde(0.2))
+        step = (
+            torch.compile(optimizer.step, dynamic=True, backend="aot_eager") if model is models[0] else optimizer.step
+        )
+        for number in range(2):
+            torch.manual_seed(number)
+            for parameter in model.parameters():
+                parameter.grad = torch.randn_like(parameter)
+            step()
+    assert all(torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models), strict=True))
