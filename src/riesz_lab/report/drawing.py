@@ -4,43 +4,42 @@ A panel is as wide as a phone, labels down the side stand above their row where 
 drawn: the line with its dashes, its mark and its band.
 """
 
-import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numpy as np
-
-from riesz_lab.report.figure import Array, Figure, Image, Panel, Series, finite
+from riesz_lab.report.figure import Figure, Panel, Series, finite
+from riesz_lab.report.heatmap import draw_image
 from riesz_lab.report.shapes import (
     DASHES,
     FONT,
     INK,
-    QUIET,
+    SMALL,
+    WIDTH,
     Circle,
     Drawing,
     Group,
     Path,
-    Picture,
     Point,
     Shape,
     Text,
+    apart,
     raster,
     rectangle,
+    small_text,
     svg_file,
     text_width,
     wrapped,
 )  # fmt: skip
 
 FORMATS = ("svg", "png", "pdf")
-WIDTH, HEIGHT = 400.0, 240.0
+HEIGHT = 240.0
 RIGHT = 12.0
 LINE = 15.0
 """Height of a line of text."""
 LANE = 10.0
 """From one mark of a row to the next below it."""
-SMALL = 11.0
 MOST_MARKED = 30
 """Points of a line that are marked, at most."""
 MOST_TRIED = 12
@@ -148,7 +147,7 @@ def _sample(same: Sequence[Series]) -> Drawing:
 
 def draw_panel(panel: Panel) -> Drawing:
     if panel.image is not None:
-        return _image(panel.image)
+        return draw_image(panel.image)
     return _rows(panel) if panel.sideways else _axes(panel)
 
 
@@ -177,14 +176,14 @@ def _axes(panel: Panel) -> Drawing:
         x_ticks = x.ticks(6, whole=all(map(float.is_integer, xs)))
     shapes: list[Shape] = [
         Path(lines=[[(left, y(v)), (WIDTH - RIGHT, y(v))] for v, _ in y_ticks], stroke=INK, opacity=GRID),
-        *(_label(left - 5, y(v) + 4, text, "end") for v, text in y_ticks),
+        *(small_text(left - 5, y(v) + 4, text, "end") for v, text in y_ticks),
         Path(lines=[[(x(v), bottom), (x(v), bottom + 4)] for v, _ in x_ticks], stroke=INK, opacity=0.4),
-        *(_label(at, bottom + 16, text, "middle") for at, text in _apart([(x(v), text) for v, text in x_ticks])),
+        *(small_text(at, bottom + 16, text, "middle") for at, text in apart([(x(v), text) for v, text in x_ticks])),
     ]
     if panel.y:
-        shapes.append(_label(0, 11, panel.y))
+        shapes.append(small_text(0, 11, panel.y))
     if panel.x:
-        shapes.append(_label((left + WIDTH - RIGHT) / 2, HEIGHT - 8, panel.x, "middle"))
+        shapes.append(small_text((left + WIDTH - RIGHT) / 2, HEIGHT - 8, panel.x, "middle"))
     if panel.zero and y_low <= 0 <= y_high:
         shapes.append(Path(lines=[[(left, y(0)), (WIDTH - RIGHT, y(0))]], stroke=INK, opacity=0.6))
     shapes += [_in_group(series, _band(series, x, y)) for series in panel.series if series.kind == "line"]
@@ -296,8 +295,8 @@ def _rows(panel: Panel) -> Drawing:
     ruled = [[(at(v), begin), (at(v), end)] for v, _ in ticks for begin, end in free]
     shapes += [
         Path(lines=ruled, stroke=INK, opacity=GRID),
-        *(_label(x, bottom + 15, text, "middle") for x, text in _apart([(at(v), text) for v, text in ticks])),
-        *(_label((left + WIDTH - RIGHT) / 2, bottom + 32 + 14 * i, t, "middle") for i, t in enumerate(lines)),
+        *(small_text(x, bottom + 15, text, "middle") for x, text in apart([(at(v), text) for v, text in ticks])),
+        *(small_text((left + WIDTH - RIGHT) / 2, bottom + 32 + 14 * i, t, "middle") for i, t in enumerate(lines)),
     ]
     if panel.zero and low <= 0 <= high:
         shapes.append(Path(lines=[[(at(0), begin), (at(0), end)] for begin, end in free], stroke=INK, opacity=0.6))
@@ -367,100 +366,6 @@ def _outwards() -> Iterable[int]:
         level = -level if level > 0 else 1 - level
 
 
-# -- images ------------------------------------------------------------------------------------------------------------
-
-RED, BLUE = (0xC2, 0x45, 0x2B), (0x2F, 0x6F, 0xB8)
-
-
-def _image(image: Image) -> Drawing:
-    """Red above zero, blue below, and clear at zero: so it stands on a light and on a dark ground."""
-    rows, columns = image.z.shape
-    names = [str(name) for name in image.row_names]
-    ticks = _cell_ticks(rows)
-    left = 8 + max((text_width(text, SMALL) for text in names or [text for _, text in ticks]), default=0)
-    right = WIDTH - 62
-    lines = max((text.count("\n") + 1 for texts in image.texts for text in texts), default=0)
-    cell = max(30.0, 13.0 * lines + 10) if image.texts else min(230.0, (right - left) * rows / columns) / rows
-    top, width, height = 20.0, (right - left) / columns, cell * rows
-    shapes: list[Shape] = [_label(0, 11, image.rows)]
-    colors = _rgba(np.asarray(image.z, dtype=float) / image.end)
-    if image.texts:
-        for row, column in np.ndindex(rows, columns):
-            box = (left + width * column + 1, top + cell * row + 1, width - 2, cell - 2)
-            shapes += _cell(image, row, column, colors[row, column], box)
-    else:
-        shapes.append(Picture(x=left, y=top, width=right - left, height=height, png=_png(colors)))
-        shapes.append(rectangle(left, top, right - left, height, stroke=INK, opacity=0.3))
-    places = list(enumerate(names)) or ticks
-    shapes += [_label(left - 5, top + cell * (row + 0.5) + 4, text, "end") for row, text in places]
-    places = list(enumerate(map(str, image.column_names))) or _cell_ticks(columns)
-    centred = _apart([(left + width * (column + 0.5), text) for column, text in places])
-    shapes += [_label(x, top + height + 15, text, "middle") for x, text in centred]
-    shapes.append(_label((left + right) / 2, top + height + 32, image.columns, "middle"))
-    ramp = np.linspace(1, -1, 64)[:, None]
-    shapes.append(Picture(x=right + 12, y=top, width=10, height=height, png=_png(_rgba(ramp))))
-    shapes.append(rectangle(right + 12, top, 10, height, stroke=INK, opacity=0.3))
-    # An arrow: there are values beyond the scale.
-    beyond = bool((np.nan_to_num(np.abs(image.z)) > image.end * (1 + 1e-9)).any())
-    ends = ((image.end, 10.0), (0.0, height / 2 + 4), (-image.end, height))
-    for value, y in ends:
-        arrow = "" if not value or not beyond else "≥" if value > 0 else "≤"
-        shapes.append(_label(right + 25, top + y, f"{arrow}{value:.2g}"))
-    return Drawing(WIDTH, top + height + 42, shapes)
-
-
-def _cell(image: Image, row: int, column: int, color: Array, box: tuple[float, float, float, float]) -> list[Shape]:
-    left, top, width, height = box
-    red, green, blue, alpha = (int(part) for part in color)
-    shapes: list[Shape] = [rectangle(*box, fill=f"#{red:02x}{green:02x}{blue:02x}", opacity=alpha / 255)]
-    shapes.append(rectangle(*box, stroke=INK, opacity=0.2))
-    text = image.texts[row][column]
-    strong = alpha > 150
-    if image.hatched is not None and image.hatched[row, column]:
-        shapes.append(Path(lines=_hatching(*box), stroke=INK, opacity=0.22))
-        strong = False if alpha < 190 else strong
-    texts = text.split("\n") if text else []
-    first = top + height / 2 - 13 * (len(texts) - 1) / 2 + 4
-    color_of_text = "#ffffff" if strong else INK
-    centre = left + width / 2
-    shapes += [
-        Text(x=centre, y=first + 13 * i, text=line, anchor="middle", size=SMALL, fill=color_of_text)
-        for i, line in enumerate(texts)
-    ]
-    return shapes
-
-
-def _hatching(x: float, y: float, width: float, height: float) -> list[list[Point]]:
-    """Diagonal lines across a box, and no further."""
-    lines = []
-    for cut in np.arange(7.0, width + height, 7.0).tolist():
-        start = (x + max(0.0, cut - height), y + min(cut, height))
-        end = (x + min(cut, width), y + max(0.0, cut - width))
-        lines.append([start, end])
-    return lines
-
-
-def _rgba(share: Array) -> Array:
-    known = np.nan_to_num(share).clip(-1, 1)
-    colors = np.zeros((*share.shape, 4), dtype=np.uint8)
-    colors[..., :3] = np.where((known > 0)[..., None], RED, BLUE)
-    colors[..., 3] = np.round(255 * np.abs(known))
-    return colors
-
-
-def _png(rgba: Array) -> bytes:
-    from PIL import Image as Pixels
-
-    buffer = io.BytesIO()
-    Pixels.fromarray(rgba, "RGBA").save(buffer, format="PNG", optimize=True)
-    return buffer.getvalue()
-
-
-def _cell_ticks(n: int) -> list[tuple[int, str]]:
-    step = next(step for step in (1, 2, 4, 8, 16, 32) if n / step <= 5 or step == 32)
-    return [(index, str(index)) for index in range(0, n, step)]
-
-
 # -- what all share ----------------------------------------------------------------------------------------------------
 
 
@@ -493,10 +398,6 @@ def _margin_band(x: float, y: float, width: float, height: float) -> Shape:
 
 def _in_group(series: Series, shapes: Sequence[Shape]) -> Group:
     return Group(name=series.name, shapes=shapes)
-
-
-def _label(x: float, y: float, text: str, anchor: str = "start") -> Text:
-    return Text(x=x, y=y, text=text, anchor=anchor, size=SMALL, opacity=QUIET)
 
 
 def _dash(series: Series) -> str:
@@ -540,13 +441,3 @@ def _extent(values: Iterable[float], log: bool, padding: float = 0.05) -> tuple[
 
 def _clamp(value: float, scale: Scale) -> float:
     return min(max(value, scale.low), scale.high)
-
-
-def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Those of the labels, from the left, that do not touch."""
-    kept: list[tuple[float, str]] = []
-    width: Callable[[str], float] = lambda text: text_width(text, SMALL) / 2 + 3  # noqa: E731
-    for x, text in labels:
-        if not kept or x - width(text) >= kept[-1][0] + width(kept[-1][1]):
-            kept.append((x, text))
-    return kept

@@ -16,7 +16,9 @@ from riesz_lab.errors import printable
 INK = "currentColor"
 QUIET = 0.72
 """Opacity of text that is not read first; its contrast stays above 4.5."""
-FONT = 12.0
+FONT, SMALL = 12.0, 11.0
+WIDTH = 400.0
+"""Of a panel: about that of a phone."""
 DASHES = ("", "6 3", "1.5 3", "7 3 1.5 3")
 
 Point = tuple[float, float]
@@ -110,6 +112,23 @@ def wrapped(text: str, width: float, size: float = FONT) -> list[str]:
         else:
             lines.append(word)
     return lines
+
+
+def small_text(x: float, y: float, text: str, anchor: str = "start") -> Text:
+    """Small text beside an axis."""
+    return Text(x=x, y=y, text=text, anchor=anchor, size=SMALL, opacity=QUIET)
+
+
+def apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Those of the labels, from the left, that do not touch."""
+    kept: list[tuple[float, str]] = []
+    free = -float("inf")
+    for x, text in labels:
+        half = text_width(text, SMALL) / 2 + 3
+        if x - half >= free:
+            kept.append((x, text))
+            free = x + half
+    return kept
 
 
 # -- SVG ---------------------------------------------------------------------------------------------------------------
