@@ -7,8 +7,9 @@ LaplacianSmoothing) of the distance. So it factors,
     A[k, r] = scale * V_k X_kr U_r,        U_r of shape (K, rows of r), V_k of shape (rows of k, K), K = 1, 3 or 2,
 
 and so does the difference between the block of a span with itself and the *same metric solved on that span alone*, made
-periodic there. So a span needs no more of another than the K sums `U_r f` of each column. Exact: no iteration, no
-truncation. `riesz.sharded` sends these sums. A metric names its class here as `off_diagonal`.
+periodic there (of ReweightedL2, the scaled rows alone). So a span needs no more of another than the K sums `U_r f` of
+each column. Exact: no iteration, no truncation. `riesz.sharded` sends these sums. A metric names its class here as
+`off_diagonal`.
 
 Shape suffixes: K terms, L rows of a span, R terms of all spans of a column. Everything is float64.
 """
