@@ -55,35 +55,35 @@ class Answer(Result):
         """The same judgements without trials that are far from all others, for the arms that have such."""
         return without(self, self.outliers)
 
-    @property
+    @cached_property
     def answers(self) -> list[str]:
         """One sentence per arm: its verdict, by how much, how sure."""
         return plan_lines(self, self.plan) if self.plan else [sentence(self, label) for label in self.compared]
 
-    @property
+    @cached_property
     def explanations(self) -> list[str]:
         """What undecided arms would take, and what changed nothing: a line for each such arm."""
         lines = {label: no_steps(arm) or needed(self, label) for label, arm in self.compared.items()}
         return [f"{label}: {line}." for label, line in lines.items() if line]
 
-    @property
+    @cached_property
     def warnings(self) -> list[str]:
         """What a reader must know before believing the answer."""
         return warnings(self)
 
-    @property
+    @cached_property
     def next_steps(self) -> list[str]:
         """What to do now: a line of code, or a command."""
         from riesz_lab.experiments.next_steps import next_steps
 
         return next_steps(self)
 
-    @property
+    @cached_property
     def notes(self) -> list[str]:
         """How the answer came about: rates, tuning and its cost, stored trials."""
         return [*notes(self), *self.costs]
 
-    @property
+    @cached_property
     def costs(self) -> list[str]:
         """What was trained for it, and what was stored before."""
         lines = []
@@ -93,7 +93,7 @@ class Answer(Result):
             lines.append(f"{count(len(self.stored), 'stored trial')} used again ({span}); --fresh trains anew.")
         return [*lines, f"All trials together: {clock(sum(trial.seconds for trial in self.trials))}."]
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The answer, what to do next, and how it came about; without the table of statistics."""
         return "\n".join([*self.answers, *self.warnings, "", *self.next_steps, "", *self.notes])

@@ -31,34 +31,34 @@ class ArmResult:
     scores: dict[Key, float | None]  # of the complete ones; None for one that diverged or collapsed
     judgement: Judgement | None  # against its baseline; None for an arm without one
 
-    @property
+    @cached_property
     def finite(self) -> list[float]:
         """The scores of the trials that neither diverged nor collapsed."""
         return [score for score in self.scores.values() if score is not None]
 
-    @property
+    @cached_property
     def comparison(self) -> Comparison | None:
         """The comparison of a fixed number of pairs, if that is how it was judged."""
         judged = self.judged
         return judged if isinstance(judged, Comparison) else None
 
-    @property
+    @cached_property
     def look(self) -> Sequential | None:
         """The judgement that is valid at every look, if that is how it was judged."""
         judged = self.judged
         return judged if isinstance(judged, Sequential) else None
 
-    @property
+    @cached_property
     def judged(self) -> Judged | None:
         """Either of them: both have n, difference, interval, margin and diverged."""
         return None if self.judgement is None else self.judgement.judged
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict | None:
         """better, worse, same (within the margin) or undecided; None for an arm without a baseline."""
         return None if self.judged is None else self.judged.verdict
 
-    @property
+    @cached_property
     def reason(self) -> str:
         """What the verdict rests on, where that is something else than the interval and the margin."""
         if self.judgement is None:
@@ -66,7 +66,7 @@ class ArmResult:
         stopped = "stopped: no verdict is in reach" if self.judgement.stopped else ""
         return "; ".join(filter(None, (self.judgement.judged.reason, stopped)))
 
-    @property
+    @cached_property
     def interval(self) -> Interval | None:
         return None if self.judged is None else self.judged.interval
 
@@ -82,26 +82,26 @@ class Result:
     tuned: Tuned | None  # how the settings of the arms were chosen; None if they were not tuned
     missing: tuple[tuple[Config, str], ...]  # the trials to train next, each with its title; empty once it is complete
 
-    @property
+    @cached_property
     def complete(self) -> bool:
         return not self.missing
 
-    @property
+    @cached_property
     def sequential(self) -> bool:
         """Whether intervals hold at every look; else the number of pairs was fixed in advance."""
         return not isinstance(self.experiment.stopping, Fixed)
 
-    @property
+    @cached_property
     def compared(self) -> dict[str, ArmResult]:
         """The arms that have a baseline, by label."""
         return {label: each for label, each in self.arms.items() if each.judgement is not None}
 
-    @property
+    @cached_property
     def comparisons(self) -> dict[str, Comparison]:
         """Of a fixed number of pairs, by label."""
         return {label: each.comparison for label, each in self.arms.items() if each.comparison is not None}
 
-    @property
+    @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """Of every arm that has a baseline, by label."""
         return {label: each.verdict for label, each in self.arms.items() if each.verdict is not None}

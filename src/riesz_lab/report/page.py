@@ -46,8 +46,9 @@ def html(page: Page) -> str:
 
 def _finalize(value: object) -> object:
     # Invisible characters can reverse how a name reads on a page, too.
-    plain = isinstance(value, str) and not isinstance(value, markupsafe.Markup)
-    return printable(value, keep="\n\t") if plain else value  # type: ignore[arg-type]
+    if not isinstance(value, str) or isinstance(value, markupsafe.Markup) or value.isprintable():
+        return value
+    return printable(value, keep="\n\t")
 
 
 def _policy(script: str) -> str:

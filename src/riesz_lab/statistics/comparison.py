@@ -18,6 +18,7 @@ Cases that textbooks leave open:
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -75,17 +76,17 @@ class Comparison:
     higher_is_better: bool  # how the scores are read
     percent: bool  # and printed
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """better, worse, same (no difference larger than the margin) or undecided."""
         return self._judgement[0]
 
-    @property
+    @cached_property
     def reason(self) -> str:
         """What the verdict rests on, where that is something else than the interval and the margin; else empty."""
         return self._judgement[1]
 
-    @property
+    @cached_property
     def _judgement(self) -> tuple[Verdict, str]:
         p = self.p if self.p_holm is None else self.p_holm
         if self.n < LEAST_PAIRS and not any(self.diverged):

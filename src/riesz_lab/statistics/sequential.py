@@ -19,7 +19,7 @@ Legend: values_N, one difference per pair. Leading axes are allowed, so that a s
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class Sequential:
     def identical(self) -> bool:
         return self.n >= LEAST_PAIRS and self.spread == 0 and self.difference == 0
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """better, worse, same (no difference larger than the margin) or undecided.
 
@@ -76,7 +76,7 @@ class Sequential:
         claim = self._claim()
         return Verdict.UNDECIDED if claim in self._withheld else claim
 
-    @property
+    @cached_property
     def reason(self) -> str:
         """What the verdict rests on, where that is something else than the interval and the margin; else empty."""
         if self.n < LEAST_PAIRS and not any(self.diverged):
