@@ -80,6 +80,7 @@ def _summary(data: ReportData) -> Section:
         head=("experiment", "question", *map(str, Verdict), "trials missing"),
         rows=rows,
         numbers=frozenset(range(2, 7)),
+        cards=True,
     )
     overview = FIGURES["overview"].make(data)
     text = (
