@@ -27,10 +27,11 @@ def examine(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(doctor_gpu, "TOLERANCE", {torch.float32: 5e-6})
     monkeypatch.setattr(doctor_gpu, "Encoder", lambda *sizes: torch.nn.Conv2d(3, 8, 3))
     monkeypatch.setattr(doctor_gpu, "milliseconds", lambda work, device: work() or 1.0)
-    monkeypatch.setattr(doctor_gpu, "share", lambda model, device: ())
+    sections = {"correctness": doctor_gpu.errors, "times": doctor_gpu.times}
+    monkeypatch.setattr(doctor_gpu, "SECTIONS", sections)
 
     def run():
-        status = doctor_gpu.examine_gpu(tmp_path, "cpu")
+        status = doctor_gpu.examine_gpu(tmp_path, "cpu", lambda *of: list(doctor_gpu.guarded(*of)))
         (path,) = tmp_path.glob("gpu-*.csv")
         with path.open(newline="") as file:
             return status, capsys.readouterr().out, list(csv.DictReader(file))
@@ -76,3 +77,16 @@ def test_a_result_that_is_no_number_is_called_wrong(examine, monkeypatch):
     status, out, _ = examine()
     assert status == 1
     assert "  WRONG centralization float32 2 in one call along 0 contiguous: nan times the tolerance" in out
+
+
+def test_a_section_that_raises_is_a_line_and_the_others_run(examine, monkeypatch):
+    def broken(device):
+        yield doctor_gpu.Measurement("time", "before", "it broke", 1.0, "ms")
+        raise RuntimeError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(doctor_gpu, "SECTIONS", {"correctness": broken, "times": doctor_gpu.times})
+    status, out, rows = examine()
+    assert status == 1
+    assert "  WRONG correctness: RuntimeError: an illegal memory access was encountered" in out
+    assert rows[0]["who"] == "before"
+    assert any(row["who"] == "copy_ per tensor" for row in rows)
