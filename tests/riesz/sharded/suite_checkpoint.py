@@ -1,4 +1,7 @@
-"""torch.distributed.checkpoint: settings and state survive, from 4 ranks to 2 to 1. Run with worlds 4,2,1."""
+"""torch.distributed.checkpoint: settings and state survive on fewer ranks and on more, with a schedule under way.
+
+Run with worlds 4,2,3,1: each goes on from every checkpoint that those before it have saved.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,11 @@ from training import backward, network
 METRIC = "laplacian-smoothing(sigma=3.0)"
 
 
+def scheduled(step: int) -> object:
+    """Other numbers, then another kind: what it leaves as it is must come from the checkpoint."""
+    return {0: {"lam": 0.5}, 1: {"lam": 0.2}, 3: riesz.ReweightedL2(2.0), 6: {"lam": 0.7}}.get(step)
+
+
 def made(world: int | None) -> tuple[nn.Module, torch.optim.Optimizer, riesz.Attachment]:
     """A network, sharded unless `world` is None, whose first layer has a metric of its own, under a schedule."""
     model = network()
@@ -24,7 +32,7 @@ def made(world: int | None) -> tuple[nn.Module, torch.optim.Optimizer, riesz.Att
     groups = [{"params": [model[0].weight], "riesz_metric": METRIC}, {"params": [*model[1:].parameters()]}]
     optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
     attachment = riesz.attach(optimizer, model, metric=riesz.SobolevTilde())
-    attachment.schedule(lambda step: {"lam": 1.0 / (1 + step)})
+    attachment.schedule(scheduled)
     return model, optimizer, attachment
 
 
@@ -35,27 +43,32 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
         optimizer.step()
 
 
-def run(rank: int, world: int, folder, full: bool) -> dict:
-    """Two more steps in every world; then as many steps as one process that never stopped."""
-    saved = sorted(folder.parent.glob("after-*"))
+def resumed(world: int, checkpoint) -> tuple[nn.Module, torch.optim.Optimizer, int]:
     model, optimizer, attachment = made(world)
-    done = 0
-    if saved:
-        # The checkpoint's settings must win over those of the optimizer it is loaded into.
-        optimizer.param_groups[0]["riesz_metric"] = "identity"
-        weights, state = get_state_dict(model, optimizer)
-        held = {"model": weights, "optimizer": state}
-        dcp.load(held, checkpoint_id=saved[-1])
-        set_state_dict(model, optimizer, model_state_dict=held["model"], optim_state_dict=held["optimizer"])
-        done = attachment.step
-        assert optimizer.param_groups[0]["riesz_metric"] == METRIC
-        assert attachment.report()[0].metric == METRIC
-    train(model, optimizer, range(done, done + 2))
-    twin, twins_optimizer, _ = made(None)
-    train(twin, twins_optimizer, range(done + 2))
-    pairs = zip(model.parameters(), twin.parameters(), strict=True)
-    error = max(relative_error(a.full_tensor().detach(), b.detach()) for a, b in pairs)
-    assert error <= 1e-5, error
+    # The checkpoint's settings must win over those of the optimizer it is loaded into.
+    optimizer.param_groups[0]["riesz_metric"] = "identity"
+    weights, state = get_state_dict(model, optimizer)
+    held = {"model": weights, "optimizer": state}
+    dcp.load(held, checkpoint_id=checkpoint)
+    set_state_dict(model, optimizer, model_state_dict=held["model"], optim_state_dict=held["optimizer"])
+    assert optimizer.param_groups[0]["riesz_metric"] == METRIC
+    assert attachment.report()[0].metric == METRIC
+    assert checkpoint.name == f"after-{attachment.step}"
+    return model, optimizer, attachment.step
+
+
+def run(rank: int, world: int, folder, full: bool) -> dict:
+    """Two more steps from every checkpoint there is, and two from the start; each as one process that never stopped."""
+    saved = sorted(folder.parent.glob("after-*"))
+    begun = [resumed(world, checkpoint) for checkpoint in saved] or [(*made(world)[:2], 0)]
+    errors = {}
+    for model, optimizer, done in begun:
+        train(model, optimizer, range(done, done + 2))
+        twin, twins_optimizer, _ = made(None)
+        train(twin, twins_optimizer, range(done + 2))
+        pairs = zip(model.parameters(), twin.parameters(), strict=True)
+        errors[done] = max(relative_error(a.full_tensor().detach(), b.detach()) for a, b in pairs)
+        assert errors[done] <= 1e-5, errors
     weights, state = get_state_dict(model, optimizer)
     dcp.save({"model": weights, "optimizer": state}, checkpoint_id=folder.parent / f"after-{done + 2}")
-    return {"steps before": done, "difference to one process that never stopped": error}
+    return {"difference to one process that never stopped, by steps before": errors}

@@ -118,9 +118,47 @@ def a_rank_whose_share_has_nothing_to_direct_goes_on(rank: int, world: int) -> f
     return largest
 
 
+def zero_redundancy_itself_may_be_attached(rank: int, world: int) -> float:
+    """Every rank directs all gradients then; its checkpoint has the schedule, and a bucket view is written in place."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(2, 4, 3), nn.Conv2d(4, 6, 3), nn.Flatten(), nn.Linear(24, 3))
+
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> None:
+        for step in steps:
+            optimizer.zero_grad()
+            loss_of(model, step).backward()
+            optimizer.step()
+
+    largest = 0.0
+    for bucket_view in (False, True):
+        model, twin = build(), build()
+        wrapped = DistributedDataParallel(model)
+        zero = ZeroRedundancyOptimizer(
+            wrapped.parameters(), torch.optim.SGD, parameters_as_bucket_view=bucket_view, lr=0.1, momentum=0.9
+        )
+        plain = torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9)
+        for optimizer, of in ((zero, wrapped), (plain, twin)):
+            riesz.attach(optimizer, of, metric=METRIC).schedule(riesz.schedule.warmup(4))
+        train(wrapped, zero, range(2))
+        zero.consolidate_state_dict(0)
+        states = [zero.state_dict() if rank == 0 else None]
+        dist.broadcast_object_list(states, 0)
+        zero.load_state_dict(states[0])
+        train(wrapped, zero, range(2, 6))
+        train(twin, plain, range(6))
+        pairs = zip(model.parameters(), twin.parameters(), strict=True)
+        largest = max(largest, *(relative_error(a.detach(), b.detach()) for a, b in pairs))
+    assert largest <= 1e-5, largest
+    return largest
+
+
 def run(rank: int, world: int, folder, full: bool) -> dict:
     return {
         "DDP against one process": buckets_and_accumulation(rank, world),
         "ZeRO, against one process": a_rank_whose_share_has_nothing_to_direct_goes_on(rank, world),
+        "ZeRO itself attached": zero_redundancy_itself_may_be_attached(rank, world),
         "steps under Join on this rank": ranks_that_run_out_of_batches_join(rank, world),
     }

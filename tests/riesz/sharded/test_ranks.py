@@ -23,6 +23,7 @@ QUICK = {
     ("data_parallel", 2),
     ("checkpoint", 4),
     ("checkpoint", 2),
+    ("checkpoint", 3),
     ("checkpoint", 1),
 }
 LONG = {
@@ -47,7 +48,13 @@ def run_suites(*arguments: str, seconds: int) -> dict:
 @pytest.fixture(scope="module")
 def quick():
     return run_suites(
-        "grid:2,3,4", "attach:2,4", "disagreement:2,4", "broken:2,4", "data_parallel:2", "checkpoint:4,2,1", seconds=400
+        "grid:2,3,4",
+        "attach:2,4",
+        "disagreement:2,4",
+        "broken:2,4",
+        "data_parallel:2",
+        "checkpoint:4,2,3,1",
+        seconds=400,
     )
 
 
