@@ -11,7 +11,7 @@ import torch.distributed as dist
 from suite_grid import distribute
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -382,6 +382,20 @@ def buffers_are_kept_for_the_last_set_of_gradients_and_go_with_the_attachment(wo
     assert kept() == before
 
 
+def shards_that_are_offloaded_to_the_cpu_train_as_one_process_does(world: int) -> float:
+    model, twin = network(), network()
+    settings = {"mesh": meshes(world)[0], "offload_policy": CPUOffloadPolicy(pin_memory=False)}
+    for layer in (model[0], model[3], model):
+        fully_shard(layer, **settings)
+    for trained in (model, twin):
+        optimizer = optimizer_of(trained)
+        for step in range(3):
+            optimizer.zero_grad()
+            backward(trained, step)
+            optimizer.step()
+    return assert_alike(model, twin)
+
+
 def a_model_is_converted_after_a_step(world: int) -> None:
     """FSDP2 converts by swapping the contents of tensors, gradients among them."""
     model = sharded_network(meshes(world)[0])
@@ -409,6 +423,7 @@ CHECKS = [
     any_memory_layout_of_the_shards_is_kept,
     schedules_change_the_metric_on_all_ranks,
     buffers_are_kept_for_the_last_set_of_gradients_and_go_with_the_attachment,
+    shards_that_are_offloaded_to_the_cpu_train_as_one_process_does,
     a_model_is_converted_after_a_step,
 ]
 
