@@ -22,8 +22,16 @@ COMMON = [
     "-Wno-psabi",
 ]
 X86 = {
-    "csrc/avx2.cpp": ["-mavx2", "-mfma"],
-    "csrc/avx512.cpp": ["-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mfma", "-mprefer-vector-width=512"],
+    "csrc/avx2.cpp": ["-mavx2", "-mfma", "-mf16c"],
+    "csrc/avx512.cpp": [
+        "-mavx512f",
+        "-mavx512vl",
+        "-mavx512dq",
+        "-mavx512bw",
+        "-mfma",
+        "-mf16c",
+        "-mprefer-vector-width=512",
+    ],
 }
 SHARED = [
     "csrc/riesz.cpp",

@@ -50,6 +50,7 @@ riesz_coefficients riesz_coefficients_of(const riesz_metric& metric, int64_t n, 
       break;
     case RIESZ_CENTRALIZATION:
       r.algorithm = ALGORITHM_CENTRAL;
+      r.factor = 1;  // a projection has neither scale nor blend
       break;
     default:
       if (lam > same_as_tilde(dtype)) march(r, lam, false);

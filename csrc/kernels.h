@@ -56,8 +56,9 @@ struct riesz_kernels {
                      const double* own, int64_t lanes, int64_t begin, int64_t end, char* scratch);
   // g = factor f on entries begin..end.
   void (*scale)(void* data, int64_t dtype, double factor, int64_t begin, int64_t end);
-  // Rows begin..end (block-major) of a job lose their mean.
-  void (*centralize)(void* data, const riesz_job* job, int64_t begin, int64_t end);
+  // Units begin..end of a job, rows of the directed axis, lose their mean.
+  void (*centralize)(void* data, const riesz_job* job, const riesz_coefficients* coefficients, int64_t begin,
+                     int64_t end, char* scratch);
 };
 
 // The table of the instruction set in use.

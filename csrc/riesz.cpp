@@ -1,6 +1,10 @@
 // The C interface: which kernels this machine runs, and how the gradients of one step fall into tasks.
 #include "riesz.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -16,9 +20,18 @@
 
 namespace {
 
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports knows the name of it.
+bool has_f16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 const riesz_kernels* best() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  if (!has_f16c()) return &riesz_portable;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512bw"))
     return &riesz_avx512;
@@ -76,7 +89,8 @@ struct Call {
     const riesz_coefficients& coefficients = coefficients_by_job[static_cast<size_t>(t.job)];
     if (coefficients.algorithm == ALGORITHM_SCALE)
       k->scale(data[t.job], job.dtype, coefficients.factor, t.begin, t.end);
-    else if (coefficients.algorithm == ALGORITHM_CENTRAL) k->centralize(data[t.job], &job, t.begin, t.end);
+    else if (coefficients.algorithm == ALGORITHM_CENTRAL)
+      k->centralize(data[t.job], &job, &coefficients, t.begin, t.end, scratch);
     else k->columns(data[t.job], &job, &coefficients, t.begin, t.end, scratch);
   }
 
@@ -100,14 +114,10 @@ struct Call {
 
   int64_t units(int64_t i) const {
     const riesz_job& job = jobs[i];
-    switch (coefficients_by_job[static_cast<size_t>(i)].algorithm) {
-      case ALGORITHM_SCALE:
-        return coefficients_by_job[static_cast<size_t>(i)].factor == 1 ? 0 : entries(job);
-      case ALGORITHM_CENTRAL:
-        return job.blocks * job.length;
-      default:
-        return tiles_of(&job);
-    }
+    const riesz_coefficients& coefficients = coefficients_by_job[static_cast<size_t>(i)];
+    if (coefficients.algorithm == ALGORITHM_SCALE) return coefficients.factor == 1 ? 0 : entries(job);
+    if (coefficients.algorithm == ALGORITHM_CENTRAL) return centralized_tiles_of(&job);
+    return has_merged_rows(&job, &coefficients) ? job.outer : tiles_of(&job);
   }
 };
 

@@ -16,11 +16,22 @@ TILES int64_t stage_lanes(int64_t n) { return n <= 2048 ? 64 : n <= 8192 ? 32 : 
 // From row to row of a staged tile; the padding takes the overhang of copies that are wider than what they copy.
 TILES int64_t stage_stride(int64_t n) { return stage_lanes(n) + STAGE_PAD; }
 
-// Whether the tiles of a job are copied to a staging buffer: half types to be widened, short inner axes to be put side
-// by side so that lanes are full.
+// Whether the tiles of a job are copied to a staging buffer: short inner axes, put side by side so that lanes are full.
 TILES bool is_staged(const riesz_job* job) {
-  if (job->dtype == RIESZ_FLOAT16 || job->dtype == RIESZ_BFLOAT16) return true;
   return job->outer > 1 && job->inner < stage_lanes(job->length) && job->inner % 16 != 0;
+}
+
+// Whether a job with short inner axes is computed plane by plane, where it lies: a mean needs no neighbouring rows.
+TILES bool has_merged_rows(const riesz_job* job, const riesz_coefficients* r) {
+  return r->algorithm == ALGORITHM_MEAN && is_staged(job);
+}
+
+// Rows of such a plane that are taken as one: at least so many as are a whole number of registers, if there are.
+TILES int64_t merged_rows(int64_t n, int64_t inner, int64_t lanes) {
+  int64_t rows = 1;
+  while (rows * inner % lanes != 0) rows *= 2;
+  while (2 * rows * inner <= 8 * lanes && 8 * rows <= n) rows *= 2;
+  return rows;
 }
 
 // Indices of the outer axis that share one tile.
@@ -70,6 +81,27 @@ TILES bool streams(const riesz_shard* shard, const riesz_coefficients* r) {
 TILES int64_t tiles_of(const riesz_job* job) {
   int64_t columns = columns_per_tile(job), together = outers_per_tile(job);
   return (job->outer + together - 1) / together * ((job->inner + columns - 1) / columns);
+}
+
+// Whether Gradient Centralization takes the rows of several indices of the directed axis at once, or, where they are long
+// or there is one for each index, one after the other.
+TILES bool is_centralized_by_tiles(const riesz_job* job) {
+  return job->outer > job->blocks && job->inner <= MAX_COLUMNS / 2;
+}
+
+// Indices of the directed axis in one of its tiles.
+TILES int64_t rows_per_centralized_tile(const riesz_job* job) {
+  if (!is_centralized_by_tiles(job)) return 1;
+  int64_t columns = TILE_ENTRIES / (job->outer / job->blocks);
+  if (columns < MAX_LANES) columns = MAX_LANES;
+  if (columns > MAX_COLUMNS) columns = MAX_COLUMNS;
+  int64_t most = columns < job->inner ? 1 : columns / job->inner, tiles = (job->length + most - 1) / most;
+  return (job->length + tiles - 1) / tiles;
+}
+
+TILES int64_t centralized_tiles_of(const riesz_job* job) {
+  int64_t together = rows_per_centralized_tile(job);
+  return job->blocks * ((job->length + together - 1) / together);
 }
 
 // Rows of the forward sweep that is kept: those of one block, or of a whole piece of a long column.
