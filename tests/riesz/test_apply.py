@@ -104,7 +104,7 @@ def test_float16_sums_do_not_overflow():
 
 
 def test_large_batches_are_split_and_every_part_is_written(monkeypatch):
-    monkeypatch.setattr(eager, "MAX_BATCH_NUMEL", 100)
+    monkeypatch.setattr(eager, "MAX_BATCH_NUMEL_ON_CPU", 100)
     grads = [random(8, 4, seed=i) for i in range(10)]
     wanted = [by_hand(riesz.Sobolev(), g) for g in grads]
     riesz.precondition_(grads, riesz.Sobolev(), backend="eager")

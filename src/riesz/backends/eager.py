@@ -11,7 +11,9 @@ from riesz.metrics import Operator, circulant
 from riesz.private_torch import copy_all_
 
 MAX_BATCH_NUMEL = 1 << 22
-"""Batching saves launches, which only small weights notice; stacking large ones would only cost memory."""
+MAX_BATCH_NUMEL_ON_CPU = 1 << 17
+"""Batching saves launches, which only small weights notice; stacking large ones would only cost memory. On a CPU a
+launch costs little, and a batch should stay in its cache."""
 
 
 def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
@@ -19,7 +21,8 @@ def _direct_(columns: Sequence[ColumnView], metric: Operator) -> None:
     for opened in columns:
         by_shape[opened.shape, opened.blocks, opened.view.dtype, opened.view.device].append(opened)
     for group in by_shape.values():
-        at_once = max(1, MAX_BATCH_NUMEL // group[0].view.numel())
+        first = group[0].view
+        at_once = max(1, (MAX_BATCH_NUMEL_ON_CPU if first.is_cpu else MAX_BATCH_NUMEL) // first.numel())
         for start in range(0, len(group), at_once):
             _direct_batch_(group[start : start + at_once], metric)
 

@@ -17,6 +17,9 @@ from riesz.metrics.operator import SHARED_FIELDS, Operator
 MOST_DAMPED = 1.3
 """How far apart two modes may be in float32. Its matrix products are off by up to 3e-6 of the lowest mode already."""
 
+MOST_APART_FROM_MEAN = 3.0
+"""How far the mean and another mode may be apart in float32: the rounding of a mean is that of one sum."""
+
 
 @dataclass(frozen=True, repr=False)
 class Metric(Operator):
@@ -157,26 +160,41 @@ class Metric(Operator):
         return self._direct(columns_ONI)
 
     def _direct(self, columns_ONI: Tensor) -> Tensor:
-        algorithm = circulant.strategy(columns_ONI)
-        if algorithm != "sums":
-            symbol_F = self._symbol_on(columns_ONI.shape[1], columns_ONI.device)
-            multiply = circulant.by_matmul if algorithm == "matmul" else circulant.by_fft
-            return circulant.apart_from_mean(columns_ONI, symbol_F, multiply)
+        algorithm, n = circulant.strategy(columns_ONI), columns_ONI.shape[1]
+        if algorithm == "matmul":
+            return circulant.left_multiply(self._matrix(n, columns_ONI.dtype, columns_ONI.device), columns_ONI)
+        if algorithm == "fft":
+            return circulant.apart_from_mean(columns_ONI, self._symbol_on(n, columns_ONI.device), circulant.by_fft)
         smooth_ONI = self.smooth(columns_ONI).mul_(self.scale)
         return smooth_ONI.add_(columns_ONI * self.blend)
+
+    def _matrix(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """A as a matrix, kept for the next step unless a tracer sees it."""
+
+        def build() -> Tensor:
+            return circulant.matrix(self._symbol_on(n, device), n).to(dtype)
+
+        if circulant.is_traced():
+            return build()
+        # Numbers that are tensors count by their values, since those change in place.
+        numbers = [float(getattr(self, name)) for name in self.tunable_fields]
+        return circulant.kept((type(self), *numbers, *map(repr, self.fixed_settings()), n, dtype, device), build)
 
     def native_numbers(self) -> tuple[Any, Any, Any]:
         return self.strength, self.scale, self.blend
 
     def _damps(self, n: int) -> bool:
-        """Whether the highest mode of an axis is damped so far below the lowest that float32 loses its digits."""
+        """Whether a mode is damped so far below another one that float32 loses its digits."""
         if any(isinstance(number, Tensor) for number in self.native_numbers()) and circulant.is_traced():
             return True  # no graph may depend on their values
-        waves = (4 * math.sin(math.pi * k / n) ** 2 for k in (1, n // 2))
-        lowest, highest = (self.smoothing_factor(n, wave) for wave in waves) if n > 2 else (1.0, 1.0)
+        if n == 1:
+            return False
+        lowest, highest = (self.smoothing_factor(n, 4 * math.sin(math.pi * k / n) ** 2) for k in (1, n // 2))
         if lowest is None or highest is None:
             return True
-        return bool(self.scale * lowest + self.blend > MOST_DAMPED * (self.scale * highest + self.blend))
+        mean, low, high = (self.scale * g + self.blend for g in (self.mean_factor(n), lowest, highest))
+        apart = MOST_APART_FROM_MEAN
+        return bool(low > MOST_DAMPED * high or mean > apart * high or low > apart * mean)
 
     def _symbol_on(self, n: int, device: torch.device) -> Tensor:
         smooth_F: Any = self.smoothing_symbol(n, circulant.waves(n, device))

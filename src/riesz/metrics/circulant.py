@@ -3,7 +3,7 @@
 Shape suffixes: O outer batch, N the directed axis, I inner batch, F frequencies 0..n//2, K blocks of B.
 
 `strategy` says which one serves:
-- matrix product for short axes: n operations an element, but the fastest kernel there is;
+- matrix product for short axes: n operations an element, but the fastest kernel there is, and the matrix is kept;
 - FFT for longer ones with small factors, and wherever matrix products are rounded (TF32, bfloat16);
 - running sums for the rest: linear in n, for any n (an FFT of prime length is 100 times slower).
 
@@ -11,7 +11,7 @@ The strength of a metric (`sigma`, `lam`) may be a float or a 0-d tensor on the 
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import wraps
 
 import torch
@@ -28,6 +28,11 @@ FFT_UP_TO = 2048
 BLOCK = 64
 """Rows summed by one triangular product. Long enough to amortise the carries, short enough to cost little."""
 
+
+MAX_TABLES = 256
+"""How many symbols and matrices of short axes are kept; starting over costs little."""
+
+_tables: dict[Hashable, Tensor] = {}
 
 _ZERO = torch.zeros((), dtype=torch.float64, device="cpu")
 """log 1: the decay of a plain cumulative sum."""
@@ -82,21 +87,25 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or dispatch_mode_is_on()
 
 
+def kept(key: Hashable, build: Callable[[], Tensor]) -> Tensor:
+    """What `build` makes, made once for a key."""
+    # Another thread may clear the tables at any time.
+    if (table := _tables.get(key)) is None:
+        if len(_tables) >= MAX_TABLES:
+            _tables.clear()
+        with torch.inference_mode(False):  # it must serve autograd later
+            table = _tables[key] = build()
+    return table
+
+
 def _cached_table(build: Callable[[int, torch.device], Tensor]) -> Callable[[int, torch.device], Tensor]:
     """Keep the tables built, but never one that was built for a tracer or a fake tensor mode."""
-    tables: dict[tuple[int, torch.device], Tensor] = {}
 
     @wraps(build)
     def table(n: int, device: torch.device) -> Tensor:
         if is_traced():
             return build(n, device)
-        # Another thread may clear the tables at any time.
-        if (kept := tables.get((n, device))) is None:
-            if len(tables) >= 1024:  # rasterized weights of many models; starting over costs little
-                tables.clear()
-            with torch.inference_mode(False):  # it must serve autograd later
-                kept = tables[n, device] = build(n, device)
-        return kept
+        return kept((build, n, device), lambda: build(n, device))
 
     return table
 
@@ -119,9 +128,9 @@ def kernel(symbol_F: Tensor, n: int) -> Tensor:
     return kernel_N
 
 
-def circulant(kernel_N: Tensor) -> Tensor:
-    """The symmetric circulant matrix with this first column."""
-    n = kernel_N.shape[0]
+def matrix(symbol_F: Tensor, n: int) -> Tensor:
+    """The symmetric circulant matrix with this symbol."""
+    kernel_N = kernel(symbol_F, n)
     # Row i is the kernel shifted by i: row n - i of the Hankel matrix of two periods.
     return torch.cat([kernel_N, kernel_N]).unfold(0, n, 1)[1:].flip(0)
 
@@ -141,12 +150,6 @@ def apart_from_mean(columns_ONI: Tensor, symbol_F: Tensor, multiply: Callable[[T
     mean_O1I = mean(columns_ONI)
     rest_F = torch.cat([torch.zeros_like(symbol_F[:1]), symbol_F[1:]])
     return multiply(columns_ONI - mean_O1I, rest_F).add_(mean_O1I * symbol_F[0])
-
-
-def by_matmul(columns_ONI: Tensor, symbol_F: Tensor) -> Tensor:
-    """The circulant times every column, as one matrix product."""
-    kernel_N = kernel(symbol_F, columns_ONI.shape[1]).to(columns_ONI.dtype)
-    return _left_multiply(circulant(kernel_N), columns_ONI)
 
 
 def by_fft(columns_ONI: Tensor, symbol_F: Tensor) -> Tensor:
@@ -196,9 +199,9 @@ def running_sum(columns_ONI: Tensor, log_z: Tensor) -> Tensor:
     lag_BB = _lags(min(n, BLOCK), columns_ONI.device)
     triangle_BB = torch.exp(lag_BB.clamp(min=0) * log_z).tril().to(columns_ONI.dtype)
     if n <= BLOCK:
-        return _left_multiply(triangle_BB, columns_ONI)
+        return left_multiply(triangle_BB, columns_ONI)
     blocks_OKBI = _in_blocks(columns_ONI)
-    local_OKBI = _left_multiply(triangle_BB, blocks_OKBI)
+    local_OKBI = left_multiply(triangle_BB, blocks_OKBI)
     carry_OKI = _delayed(running_sum(local_OKBI[:, :, -1], log_z * BLOCK))
     reach_B1 = _powers(lag_BB[:, :1] + 1, log_z, columns_ONI.dtype)
     return local_OKBI.addcmul_(reach_B1, carry_OKI.unsqueeze(2)).flatten(1, 2)[:, :n]
@@ -209,7 +212,7 @@ def _decaying_sums(columns_ONI: Tensor, log_z: Tensor) -> Tensor:
     n, dtype = columns_ONI.shape[1], columns_ONI.dtype
     lag_BB = _lags(BLOCK, columns_ONI.device)
     index_B1 = lag_BB[:, :1]
-    local_OKBI = _left_multiply(torch.exp(lag_BB.abs() * log_z).to(dtype), _in_blocks(columns_ONI))
+    local_OKBI = left_multiply(torch.exp(lag_BB.abs() * log_z).to(dtype), _in_blocks(columns_ONI))
     blocks = local_OKBI.shape[1]
     in_last = n - (blocks - 1) * BLOCK
     whole_turn = -torch.expm1(n * log_z)  # 1 - z^n
@@ -240,7 +243,7 @@ def _centred_(columns_ONI: Tensor) -> Tensor:
     return columns_ONI.sub_(mean(columns_ONI))
 
 
-def _left_multiply(matrix_BB: Tensor, columns: Tensor) -> Tensor:
+def left_multiply(matrix_BB: Tensor, columns: Tensor) -> Tensor:
     """The matrix times every column; columns lie along the last axis but one."""
     if columns.shape[-1] == 1:
         # An inner batch of one: a batch of matrix-vector products, which is one matrix product of the rows.

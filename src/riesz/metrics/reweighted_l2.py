@@ -64,5 +64,9 @@ class ReweightedL2(Metric):
         return 1.0 + self.lam * at_mean_F
 
     def direct(self, columns_ONI: Tensor, blocks: int = 1) -> Tensor:
-        mean_O1I = circulant.mean(columns_ONI)
-        return columns_ONI * (self.scale + self.blend) + mean_O1I * (self.scale * self.lam)
+        # A mean in the dtype of the columns: what it multiplies is added to them, and no mode is damped.
+        mean_O1I = columns_ONI.mean(1, keepdim=True)
+        factor, strength = self.scale + self.blend, self.scale * self.lam
+        if circulant.is_traced():
+            return columns_ONI * factor + mean_O1I * strength
+        return torch.add(columns_ONI if factor == 1 else columns_ONI * factor, mean_O1I, alpha=float(strength))

@@ -133,3 +133,24 @@ def test_a_metric_without_running_sums_is_exact_where_the_others_use_them(dtype)
     metric = Plain(0.2, blend=0.5)
     wanted = dense(riesz.Sobolev(0.2, blend=0.5), n) @ columns_ONI.double()
     assert relative_error(metric.direct(columns_ONI), wanted) <= TOLERANCE[dtype]
+
+
+def test_a_matrix_is_made_once_and_again_when_a_number_changes(monkeypatch):
+    made = []
+    real = circulant.matrix
+    monkeypatch.setattr(circulant, "matrix", lambda symbol_F, n: made.append(n) or real(symbol_F, n))
+    monkeypatch.setattr(circulant, "_tables", {})
+    metric = riesz.SobolevTilde(0.7).as_tensors()
+    f = torch.randn(9, 2, dtype=torch.float64)
+    for lam, count in ((0.7, 1), (0.7, 1), (0.2, 2), (0.7, 2)):
+        metric.lam.fill_(lam)
+        assert relative_error(metric.gradient(f), dense(riesz.SobolevTilde(lam), 9) @ f) <= 1e-12
+        assert len(made) == count
+
+
+def test_short_axes_keep_a_mean_that_is_far_from_the_other_modes():
+    for metric in (riesz.SobolevTilde(1e3, blend=0.0), riesz.SobolevTilde(1e-6, blend=0.0)):
+        for n in (2, 3):
+            for f in (torch.full((n,), 1e3), torch.tensor([1.0, -1.0, 0.0][:n])):
+                wanted = dense(metric, n) @ f.double()
+                assert relative_error(metric.direct(f.view(1, n, 1)).flatten(), wanted) <= 5e-6
