@@ -11,8 +11,11 @@ Requirements it meets:
 import ctypes
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from riesz.backends import opaque_operator
@@ -28,6 +31,8 @@ LONGEST_STRIP = 1 << 20
 """Longest axis of a strip of columns. The scratch memory of one grows with it; a lone column has no such limit."""
 
 _native: Native | str = load()
+
+_data_ptr, _is_contiguous, _dtype = Tensor.data_ptr, Tensor.is_contiguous, attrgetter("dtype")
 
 
 def _refusal_reason(gradient: Tensor) -> str | None:
@@ -74,22 +79,30 @@ def _c_metric(metric: Operator) -> CMetric:
 
 
 def _c_jobs(views: Sequence[Tensor], geometry: Sequence[int]) -> ctypes.Array[CJob]:
-    jobs = (CJob * len(views))()
-    for index, view in enumerate(views):
-        jobs[index] = CJob(*geometry[4 * index : 4 * index + 4], DTYPES[view.dtype])
+    # A compiled step asks for the same ones each time, and nobody writes to them.
+    return _kept_jobs(tuple(geometry), tuple(map(_dtype, views)))
+
+
+@lru_cache(maxsize=256)
+def _kept_jobs(geometry: tuple[int, ...], dtypes: tuple[torch.dtype, ...]) -> ctypes.Array[CJob]:
+    jobs = (CJob * len(dtypes))()
+    for index, dtype in enumerate(dtypes):
+        jobs[index] = CJob(*geometry[4 * index : 4 * index + 4], DTYPES[dtype])
     return jobs
 
 
 def _run(views: Sequence[Tensor], jobs: ctypes.Array[CJob], metric: CMetric) -> None:
-    dense = [view.contiguous() for view in views]
-    if not _call([tensor.data_ptr() for tensor in dense], jobs, metric):
+    all_dense = all(map(_is_contiguous, views))
+    dense = views if all_dense else [view.contiguous() for view in views]
+    if not _call(list(map(_data_ptr, dense)), jobs, metric):
         # Two of them share memory. One after the other is what a loop over them would do.
         for index, view in enumerate(views):
             _run([view], (CJob * 1)(jobs[index]), metric)
         return
-    for view, tensor in zip(views, dense, strict=True):
-        if tensor is not view:
-            view.copy_(tensor)
+    if not all_dense:
+        for view, tensor in zip(views, dense, strict=True):
+            if tensor is not view:
+                view.copy_(tensor)
     opaque_operator.count_writes(views)
 
 
@@ -105,9 +118,6 @@ def _call(pointers: Sequence[int], jobs: ctypes.Array[CJob], metric: CMetric) ->
 
 
 # -- the same list again ---------------------------------------------------------------------------------------------
-
-
-_data_ptr = Tensor.data_ptr
 
 
 class CpuFastPath:

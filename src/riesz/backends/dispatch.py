@@ -1,11 +1,13 @@
 """From gradients opened as columns to the backends that serve them; a list like the last one takes a shorter path."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from riesz.backends.registry import Backend, FastPath, choose, registered
+from riesz.backends.tensor_guard import TensorGuard
 from riesz.layout.axis import ColumnView
 from riesz.metrics import Operator
 
@@ -20,6 +22,20 @@ def direct_(columns: Sequence[ColumnView], metric: Operator, backend: str) -> No
             by_backend.setdefault(chosen.name, (chosen, []))[1].append(opened)
     for chosen, served in by_backend.values():
         chosen.direct_(served, metric)
+
+
+class _LeftAlone:
+    """The fast path of an operator that returns its input: the gradients are recognised, and nothing is written."""
+
+    def __init__(self, gradients: Sequence[Tensor], metric: Operator):
+        self._matches = TensorGuard(gradients).matches
+        self._metric = metric
+
+    def __call__(self, gradients: Sequence[Tensor | None], metric: Operator) -> Sequence[int]:
+        if metric is not self._metric or not self._matches(gradients):
+            return ()
+        known: list[Any] = list(gradients)
+        return list(map(Tensor.data_ptr, known))
 
 
 class FastPathCache:
@@ -53,4 +69,11 @@ class FastPathCache:
         first = choose(name, columns[0].view)
         if first.fast_path is not None and all(choose(name, opened.view) is first for opened in columns):
             self._fast_path = first.fast_path(gradients, columns)
+            self._backends = registered()
+
+    def learn_to_leave(self, gradients: Sequence[Tensor], metric: Operator) -> None:
+        """Keep the fast path for gradients that this metric leaves as they are, if they are plain tensors."""
+        plain = all(type(g) is Tensor and g.layout == torch.strided and not g.is_inference() for g in gradients)
+        if gradients and plain and not torch.is_inference_mode_enabled():
+            self._fast_path = _LeftAlone(gradients, metric)
             self._backends = registered()

@@ -211,6 +211,10 @@ class DirectedStep:
             self._direct_turn(others, *second)
         recorded = [controls.products(f, g) for f, (_, g) in zip(originals, local, strict=False)] + of_shards
         targets, directed = [t for t, _ in local + sharded], [g for _, g in local + sharded]
+        all_local = len(local) == len(self._plan.targets)
+        one_metric = all(t.metric is self._tensor_metric and t.then is None for t, _ in local)
+        if self._metric.returns_input and all_local and one_metric:
+            self._fast_path.learn_to_leave(directed, self._metric)
         self._report_overflow(directed)
         record = diagnostics.StepRecord.of(targets, directed, recorded if self.recording else None)
         self._last.record = record if self._last.record is None else self._last.record.merged_with(record)

@@ -128,3 +128,26 @@ def test_a_path_of_inference_mode_does_not_let_an_inference_tensor_through():
     with pytest.raises(ValueError, match="inference"):
         optimizer.step()
     assert torch.equal(gradient, by_hand)
+
+
+def test_an_identity_takes_the_fast_path_until_another_metric_is_set(monkeypatch):
+    model, optimizer, attachment = attached(riesz.Identity())
+    for module in model:
+        module.weight.grad = torch.randn_like(module.weight)
+    steps_right(model, optimizer, riesz.Identity())
+    with monkeypatch.context() as patched:
+        patched.setattr(type(attachment), "_direct_by_slow_path", None)
+        steps_right(model, optimizer, riesz.Identity())
+        assert all(row.ratio == pytest.approx(1) for row in attachment.diagnostics())
+    for metric in (riesz.Identity(scale=2.0), METRIC, riesz.Identity()):
+        attachment.metric = metric
+        for _ in range(2):
+            steps_right(model, optimizer, metric)
+
+
+def test_a_compiled_step_makes_its_jobs_once():
+    views, numbers = [torch.ones(4, 6), torch.ones(3, 5)], torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)
+    backend._kept_jobs.cache_clear()
+    for _ in range(3):
+        torch.ops.riesz.direct_(views, [1, 4, 6, 1, 1, 3, 5, 1], 1, False, numbers)
+    assert (backend._kept_jobs.cache_info().misses, backend._kept_jobs.cache_info().hits) == (1, 2)
