@@ -21,6 +21,31 @@ def resnet56() -> list[Shape]:
     return shapes
 
 
+def resnet20() -> list[Shape]:
+    shapes = resnet56()
+    return [shapes[0], *shapes[1:7], *shapes[19:25], *shapes[37:43]]
+
+
+def resnet18() -> list[Shape]:
+    shapes: list[Shape] = [(64, 3, 7, 7)]
+    width = 64
+    for out in (64, 128, 256, 512):
+        shapes += [(out, width, 3, 3), *[(out, out, 3, 3)] * 3]
+        if out != width:
+            shapes.append((out, width, 1, 1))
+        width = out
+    return shapes
+
+
+def convnext_t() -> list[Shape]:
+    """Its pointwise layers are linear in some implementations; here they are convolutions of size 1."""
+    widths = (96, 192, 384, 768)
+    shapes: list[Shape] = [(96, 3, 4, 4)]
+    for width, depth in zip(widths, (3, 3, 9, 3), strict=True):
+        shapes += [(width, 1, 7, 7), (4 * width, width, 1, 1), (width, 4 * width, 1, 1)] * depth
+    return [*shapes, *((out, into, 2, 2) for into, out in pairwise(widths))]
+
+
 def vgg16() -> list[Shape]:
     widths = [3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
     return [(out, into, 3, 3) for into, out in pairwise(widths)]
@@ -67,6 +92,17 @@ NETWORKS = {
     "U-Net": unet(),
     "2048x2048x3x3": [(2048, 2048, 3, 3)],
 }
+
+COMPARED = {
+    "ResNet-20": resnet20(),
+    "ResNet-56": resnet56(),
+    "ResNet-18": resnet18(),
+    "ResNet-50": resnet50(),
+    "VGG-16": vgg16(),
+    "ConvNeXt-T": convnext_t(),
+    "U-Net": unet(),
+}
+"""Those that `benchmarks.compare` takes."""
 
 
 def gradients(shapes: list[Shape]) -> list[Tensor]:
