@@ -6,10 +6,11 @@ import json
 import shutil
 
 import pytest
-from evidence import premise, reread
+from evidence import premise, reread, signs_predict
 from evidence.signs import PART_1, TRIALS_2, left, parts, search, tuning_trials
 from evidence.signs_collect import FILES, collect, digest
 
+from riesz_lab.inspection.gradients import NETWORK
 from riesz_lab.store import Store
 
 
@@ -73,3 +74,13 @@ def test_the_premise_is_the_page_of_its_numbers():
         for one in found.values():
             assert one["layers"] == len(one["by layer"])
             assert {*one["ordered"], *one["common"]} <= {*one["by layer"]}
+
+
+def test_predictions_are_of_planned_cells_and_of_all_asked_arms():
+    stored = json.loads(signs_predict.FILE.read_text())
+    assert {*stored} <= {cell.name for cell in PART_1}
+    for one in stored.values():
+        assert {*one["predicted"]} == {*signs_predict.ASKED}
+        network = {mode["direction"]: mode["gains"] for mode in one["modes"] if mode["layer"] == NETWORK}
+        for arm, (direction, lam) in signs_predict.ASKED.items():
+            assert one["predicted"][arm] == network[direction][str(lam)]
