@@ -12,13 +12,14 @@ from riesz_lab.experiments import Arm, Experiment, Seeds
 from riesz_lab.store.trial import Trial
 
 
-def write(runs, config, score, status="finished"):
-    """A complete trial as the trainer leaves it, without training."""
+def write(runs, config, score, status="finished", best=None):
+    """A complete trial as the trainer leaves it, without training; `best` is the best score if it is not the last."""
     trial = Trial(runs, config)
     trial.path.mkdir(parents=True)
     (trial.path / "config.json").write_text(json.dumps(config.to_dict()))
     row = None if score is None else {"epoch": 1, "step": 1, "test_accuracy": score}
-    result = {"status": status, "step": 1, "parameters": 1, "score": "test_accuracy", "last": row, "best": row}
+    top = row if best is None else {"epoch": 1, "step": 1, "test_accuracy": best}
+    result = {"status": status, "step": 1, "parameters": 1, "score": "test_accuracy", "last": row, "best": top}
     trial.result_file.write_text(json.dumps(result))
     return trial
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from riesz_lab.config import OWN
 from riesz_lab.experiments.arm import format_values
-from riesz_lab.experiments.experiment import Pilot, UntilSure
 from riesz_lab.experiments.function import settings_of
 from riesz_lab.experiments.outliers import Outlier, find_outliers, without
 from riesz_lab.experiments.planning import Plan, as_look, fixed_pairs, make_plan, pairs_to_conclude, plan_lines
@@ -43,7 +42,7 @@ class Answer(Result):
     @cached_property
     def plan(self) -> Plan | None:
         """How many pairs are needed; None unless it was asked for."""
-        return make_plan(self, self.workers) if isinstance(self.experiment.stopping, Pilot) else None
+        return make_plan(self, self.workers) if self.experiment.stopping.plans else None
 
     @cached_property
     def outliers(self) -> list[Outlier]:
@@ -194,11 +193,11 @@ def warnings(result: Result) -> list[str]:
 def notes(result: Result) -> list[str]:
     """How settings were chosen and what that cost; when the experiment was stopped."""
     lines = [text] if (text := _settings(result)) else []
-    if isinstance(result.experiment.stopping, UntilSure):
+    if (most := result.experiment.stopping.most) is not None:
         arms = result.experiment.comparisons
         shared = "" if arms == 1 else " and for both arms" if arms == 2 else f" and for all {arms} arms"
         lines.append(
-            f"Seeds were added until every arm had a verdict, {result.experiment.stopping.budget} at most; intervals "
+            f"Seeds were added until every arm had a verdict, {most} at most; intervals "
             f"allow for a look after every pair{shared}."
         )
     return lines

@@ -13,7 +13,7 @@ from pathlib import Path
 from riesz_lab.config import Config
 from riesz_lab.data.images.builtin import data_folder
 from riesz_lab.errors import BusyError
-from riesz_lab.experiments.experiment import Experiment, Pilot
+from riesz_lab.experiments.experiment import Experiment
 from riesz_lab.experiments.result import Result, judge
 from riesz_lab.experiments.running.display import Display
 from riesz_lab.experiments.running.executor import Executor, InProcessExecutor, Kind, check_share, make_executor
@@ -115,7 +115,7 @@ def run(
 def _stored_before(experiment: Experiment, execution: Execution) -> dict[str, StoredTrial]:
     """What counts of the trials that nobody asks for: all pairs of a pilot; the grid of arms that are not run."""
     whole_grid = experiment.tuning is not None and experiment.selected
-    if execution.fresh or not (isinstance(experiment.stopping, Pilot) or whole_grid):
+    if execution.fresh or not (experiment.stopping.plans or whole_grid):
         return {}
     return stored_trials(experiment, execution.runs)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from riesz_lab.config import SEEDS, Config
 from riesz_lab.experiments.arm import PLAIN, format_values
 from riesz_lab.experiments.driver import stored_trials
-from riesz_lab.experiments.experiment import Experiment, UntilSure
+from riesz_lab.experiments.experiment import Experiment
 from riesz_lab.experiments.running.jobs import find_pending
 from riesz_lab.experiments.tuning import tune
 from riesz_lab.recipes import RECIPES
@@ -43,7 +43,7 @@ def dry_run(experiment: Experiment, runs: Path, slots: int, *, retry_failed: boo
         lines.append(f"Tuning begins with {values}, and extends the grid where a best value lies at its edge.")
         if tuned.why_not:
             lines.append("The compared trials have the best values: which of them are stored is known after tuning.")
-    fewer = ", fewer if it is sure before" if isinstance(experiment.stopping, UntilSure) else ""
+    fewer = ", fewer if it is sure before" if experiment.stopping.most else ""
     more = ", more if the grid is extended" if experiment.tuning and tuned.why_not else ""
     failed = f", {len(pending.failed)} failed" if pending.failed else ""
     left = len(pending.waiting)
@@ -58,8 +58,7 @@ def dry_run(experiment: Experiment, runs: Path, slots: int, *, retry_failed: boo
 def _stages(experiment: Experiment, complete: Mapping[str, StoredTrial]) -> list[tuple[str, str, list[Config]]]:
     stages: list[tuple[str, str, list[Config]]] = []
     final = "comparison" if experiment.tuning else ""
-    if isinstance(experiment.stopping, UntilSure):
-        experiment = experiment.with_seeds(experiment.stopping.budget)
+    experiment = experiment.with_seeds(experiment.stopping.most)
     arms = experiment.chosen
     if experiment.tuning is not None:
         tuned = tune(experiment, complete)

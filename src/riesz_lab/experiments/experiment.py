@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -91,19 +91,42 @@ class Tuning:
         return tuple(self.grid) or (self.setting,)
 
 
-class Fixed(msgspec.Struct, frozen=True, tag="fixed"):
+class Rule(msgspec.Struct, frozen=True):
+    """When to stop. What differs by rule is said here; `stopping.follow` applies it."""
+
+    sequential: ClassVar[bool] = True  # whether intervals hold at every look; else the number of pairs is fixed before
+    plans: ClassVar[bool] = False  # whether it takes all stored pairs, and says how many a verdict would take
+
+    @property
+    def most(self) -> int | None:
+        """The most pairs of a rule that adds them one by one; None for another."""
+        return None
+
+
+class Fixed(Rule, frozen=True, tag="fixed"):
     """Stop after the seeds of the experiment: t tests, corrected by Holm for all comparisons."""
 
+    sequential: ClassVar[bool] = False
 
-class UntilSure(msgspec.Struct, frozen=True, tag="until sure"):
+
+class UntilSure(Rule, frozen=True, tag="until sure"):
     """Add seeds until every arm has a verdict or none is in reach: intervals that hold at every look."""
 
     budget: int = 50  # the most pairs
 
+    def __post_init__(self) -> None:
+        if self.budget < 3:
+            raise ConfigError(f"budget: expected 3 or more pairs, got {self.budget!r}")
 
-class Pilot(msgspec.Struct, frozen=True, tag="pilot"):
+    @property
+    def most(self) -> int:
+        return self.budget
+
+
+class Pilot(Rule, frozen=True, tag="pilot"):
     """Run a few pairs, or take all that are stored, and say how many a verdict would take."""
 
+    plans: ClassVar[bool] = True
     pairs: int = 3
 
 
@@ -138,10 +161,8 @@ class Experiment:
                 raise ConfigError(f"arm {arm.label!r}: " + unknown("baseline", arm.baseline, labels))
         if self.seeds.count < 1 and not self.seeds.also:
             raise ConfigError(f"seeds: expected 1 or more, got {self.seeds.count}")
-        if self.seeds.crossed and not isinstance(self.stopping, Fixed):
+        if self.seeds.crossed and self.stopping.sequential:
             raise ConfigError("seeds that are crossed: expected a fixed number of them, got another stopping rule")
-        if isinstance(self.stopping, UntilSure) and self.stopping.budget < 3:
-            raise ConfigError(f"budget: expected 3 or more pairs, got {self.stopping.budget!r}")
 
     def __getitem__(self, label: str) -> Arm:
         return {arm.label: arm for arm in self.arms}[label]
@@ -200,7 +221,8 @@ class Experiment:
     def id(self) -> str:
         """Twelve hex digits that stand for what is compared, and by which rule.
 
-        The same comparison with more seeds, another margin or other words replaces the stored one.
+        The same comparison with more seeds, another margin or other words replaces the stored one. The name of the
+        rule's class is part of it: renaming a class changes the ids of stored experiments.
         """
         arms = sorted((arm.label, arm.config.group, arm.baseline or "") for arm in self.arms)
         tuning = None if self.tuning is None else msgspec.to_builtins(self.tuning)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import riesz
 from riesz_lab.config import Config
 from riesz_lab.experiments.arm import format_values
-from riesz_lab.experiments.experiment import UntilSure
 from riesz_lab.experiments.planning import FEW_PAIRS, as_look, duration, pairs_to_conclude
 from riesz_lab.statistics import Comparison
 from riesz_lab.statistics.sequential import Sequential, half_width
@@ -36,8 +35,8 @@ def next_steps(answer: Answer) -> list[str]:
         )
     failed = [label for label, each in _undecided(answer).items() if any(each.diverged)]
     if answer.takes_rate:
-        rule = answer.experiment.stopping
-        looks = {"until_sure": True, "budget": rule.budget} if isinstance(rule, UntilSure) else {}
+        most = answer.experiment.stopping.most
+        looks = {} if most is None else {"until_sure": True, "budget": most}
         steps.append(
             ("Then" if steps else "Next")
             + ": a metric also changes the length of steps; compare at each arm's best rate: "

@@ -10,7 +10,7 @@ from typing import Any
 
 from riesz_lab.config import Config
 from riesz_lab.experiments.arm import Arm, format_values
-from riesz_lab.experiments.experiment import ACCURACY, MIOU, Experiment, Fixed, Score, fid_score
+from riesz_lab.experiments.experiment import ACCURACY, MIOU, Experiment, Score, fid_score
 from riesz_lab.experiments.stopping import Judged, Judgement, Key, follow, key, score_of
 from riesz_lab.experiments.tuning import Tuned, tune
 from riesz_lab.statistics import Comparison
@@ -89,7 +89,7 @@ class Result:
     @cached_property
     def sequential(self) -> bool:
         """Whether intervals hold at every look; else the number of pairs was fixed in advance."""
-        return not isinstance(self.experiment.stopping, Fixed)
+        return self.experiment.stopping.sequential
 
     @cached_property
     def compared(self) -> dict[str, ArmResult]:
@@ -158,15 +158,13 @@ def judge(experiment: Experiment, complete: Mapping[str, StoredTrial], which: Wh
     for arm in final.chosen:
         wanted = final.with_seeds(rounds.seeds).configs(arm)
         trials = {key(config): complete[config.id] for config in wanted if config.id in complete}
-        judgement = rounds.judgements.get(arm.label)
-        stopped_early = judgement is not None and arm.label not in rounds.active and final.stopping != Fixed()
         arms[arm.label] = ArmResult(
             arm=arm,
             chosen=tuned.best[arm.label] if tuned is not None else {},
             trials=trials,
-            wanted=len(trials) if stopped_early else len(wanted),
+            wanted=len(trials) if arm.label in rounds.ended else len(wanted),
             scores={seeds: score_of(trial, score, which) for seeds, trial in trials.items()},
-            judgement=judgement,
+            judgement=rounds.judgements.get(arm.label),
         )
     missing = [(config, f"{label}, {describe_seeds(config)}") for config, label in rounds.missing]
     return Result(experiment, which, score, arms, tuned, tuple(missing))

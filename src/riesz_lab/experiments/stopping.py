@@ -42,7 +42,7 @@ class Rounds:
     seeds: int  # that the arms have had, or are to have
     missing: list[tuple[Config, str]] = field(default_factory=list)  # the next trials, each with its arm's label
     judgements: dict[str, Judgement] = field(default_factory=dict)  # of every arm that has a baseline
-    active: tuple[str, ...] = ()  # the arms without a verdict that would get another pair
+    ended: frozenset[str] = frozenset()  # the arms that get no more pairs, though others may
 
 
 def key(config: Config) -> Key:
@@ -71,16 +71,19 @@ def follow(experiment: Experiment, complete: Mapping[str, StoredTrial], score: S
     """
     rule = experiment.stopping
     if isinstance(rule, UntilSure):
-        return _until_sure(experiment, rule.budget, complete, score)
-    count = experiment.seeds.count
+        return _until_sure(experiment, rule.budget, complete, score, which)
     if isinstance(rule, Pilot):
         count = max(rule.pairs, _stored_pairs(experiment, complete))
         experiment = experiment.with_seeds(count)
+    elif isinstance(rule, Fixed):
+        count = experiment.seeds.count
+    else:
+        raise TypeError(f"stopping: expected one of Fixed, UntilSure, Pilot, got {rule!r}")
     labels = {config.id: arm.label for arm in reversed(experiment.chosen) for config in experiment.configs(arm)}
     missing = [(config, labels[config.id]) for config in experiment.all_configs() if config.id not in complete]
     scores = {arm.label: scores_of(experiment, arm.label, complete, score, which) for arm in experiment.arms}
     judged: Mapping[str, Judged]
-    judged = compare(experiment, scores, score) if isinstance(rule, Fixed) else look(experiment, scores, score)
+    judged = look(experiment, scores, score) if rule.sequential else compare(experiment, scores, score)
     pairs = {label: len(scores[experiment[label].baseline or label]) for label in judged}
     return Rounds(count, missing, {label: Judgement(each, pairs[label]) for label, each in judged.items()})
 
@@ -155,7 +158,9 @@ def margin_of(experiment: Experiment, baseline: str, scores: Mapping[str, Scores
     return experiment.margin.value(score.percent, finite(baseline), baselines)
 
 
-def _until_sure(experiment: Experiment, budget: int, complete: Mapping[str, StoredTrial], score: Score) -> Rounds:
+def _until_sure(
+    experiment: Experiment, budget: int, complete: Mapping[str, StoredTrial], score: Score, which: Which
+) -> Rounds:
     """Look after every pair, as if the trials were trained now: what they decide does not depend on when they were."""
     active = [arm.label for arm in experiment.chosen if arm.baseline is not None]
     whole = replace(experiment.with_seeds(budget), selected=frozenset())
@@ -170,7 +175,7 @@ def _until_sure(experiment: Experiment, budget: int, complete: Mapping[str, Stor
             rounds.missing = missing
             break
         for label, config in batch.items():
-            scores[label][key(config)] = score_of(complete[config.id], score)
+            scores[label][key(config)] = score_of(complete[config.id], score, which)
         count += 1
         judged = look(experiment, scores, score, active)
         rounds.judgements |= {label: Judgement(each, count) for label, each in judged.items()}
@@ -179,8 +184,8 @@ def _until_sure(experiment: Experiment, budget: int, complete: Mapping[str, Stor
             if stopped or each.verdict != Verdict.UNDECIDED:
                 rounds.judgements[label] = Judgement(each, count, stopped)
                 active.remove(label)
+                rounds.ended |= {label}
     rounds.seeds = max(1, count + bool(rounds.missing))
-    rounds.active = tuple(active) if count < budget else ()
     for label in (arm.label for arm in experiment.chosen if arm.baseline is not None):
         if label not in rounds.judgements:
             rounds.judgements[label] = Judgement(look(experiment, scores, score, [label])[label], 0)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from riesz_lab.errors import printable
-from riesz_lab.experiments import ArmResult, Pilot, Result
+from riesz_lab.experiments import ArmResult, Result
 from riesz_lab.experiments.answer import notes as settled_by
 from riesz_lab.experiments.arm import format_values
 from riesz_lab.report.content import Cell, Table
@@ -318,7 +318,7 @@ def notes(result: Result) -> list[str]:
         lines.append(f"Margin: {size}; a smaller difference does not matter.")
     if not result.score.higher_is_better:
         lines.append(f"A lower {score_label(result.score.name)} is better.")
-    if isinstance(result.experiment.stopping, Pilot):
+    if result.experiment.stopping.plans:
         lines.append("A pilot: intervals allow for a look after each pair.")
     elif not result.sequential and (family := result.experiment.comparisons) > 1:
         lines.append(f"Intervals are of single comparisons; verdicts are corrected for {family} (Holm).")

@@ -10,6 +10,7 @@ from riesz_lab.errors import BadFileError, ConfigError
 from riesz_lab.experiments import (
     EXPERIMENTS,
     Arm,
+    Fixed,
     Margin,
     Pilot,
     Score,
@@ -235,6 +236,50 @@ def test_a_pilot_takes_three_pairs_or_all_that_are_stored(tmp_path):
     assert store(tmp_path, asked, noise=0.1).arms["ours"].look.n == 3
     store(tmp_path, two_arms(seeds=Seeds(count=6)), noise=0.1)
     assert result(asked, Store(tmp_path)).arms["ours"].look.n == 6
+
+
+@pytest.mark.parametrize("stopping", [Pilot(), Fixed()])
+def test_an_arm_that_lacks_trials_says_how_many_are_wanted(tmp_path, stopping):
+    asked = two_arms(seeds=Seeds(count=3), stopping=stopping)
+    for config in asked.all_configs()[:5]:
+        write(tmp_path, config, 0.5 + 0.001 * config.seed)
+    ours = result(asked, Store(tmp_path)).arms["ours"]
+    assert (len(ours.trials), ours.wanted) == (2, 3)
+
+
+def test_of_an_arm_that_has_a_verdict_no_more_trials_are_wanted(tmp_path):
+    asked = two_arms(stopping=UntilSure(budget=30), margin=Margin(0.02))
+    slow = replace(asked["ours"], label="slow", config=replace(asked["ours"].config, lr=0.06))
+    asked = replace(asked, arms=(*asked.arms, slow))
+    for config in asked.with_seeds(9).all_configs():
+        if config.metric == "identity":
+            write(tmp_path, config, 0.5)
+        elif config.lr != 0.06 or config.seed < 5:
+            wave = 0.1 if config.lr == 0.06 else 0.001
+            write(tmp_path, config, 0.6 + wave * (-1) ** config.seed)
+    found = result(asked, Store(tmp_path))
+    assert [config.lr for config, _ in found.missing] == [0.06]
+    pairs = found.arms["ours"].judgement.pairs
+    assert pairs < found.arms["slow"].judgement.pairs == 5
+    assert found.arms["slow"].wanted == 6
+    assert len(found.arms["ours"].trials) == found.arms["ours"].wanted
+
+
+@pytest.mark.parametrize("stopping", [UntilSure(budget=4), Pilot(4), Fixed()])
+def test_the_best_epoch_is_judged_where_it_is_asked_for(tmp_path, stopping):
+    """A verdict and the scores beside it are of one epoch."""
+    asked = two_arms(seeds=Seeds(count=4), stopping=stopping)
+    for config in asked.all_configs():
+        gain = 0.1 if config.metric != "identity" else 0.0
+        wave = 0.001 * (config.seed % 2) * (gain > 0)
+        write(tmp_path, config, 0.5 - gain + wave, best=0.6 + gain + wave)
+    assert result(asked, Store(tmp_path), "last").arms["ours"].judged.difference < 0
+    assert result(asked, Store(tmp_path), "best").arms["ours"].judged.difference > 0
+
+
+def test_an_unknown_stopping_rule_is_refused():
+    with pytest.raises(TypeError, match="stopping: expected one of Fixed, UntilSure, Pilot, got 'five'"):
+        result(replace(two_arms(), stopping="five"), [])
 
 
 # -- tuning --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from riesz_lab.config import Config
 from riesz_lab.errors import printable
-from riesz_lab.experiments.experiment import UntilSure
 from riesz_lab.experiments.result import ArmResult, Result, describe_seeds
 from riesz_lab.experiments.running.jobs import Pending, Watcher
 from riesz_lab.experiments.tuning import HELD_OUT
@@ -49,7 +48,7 @@ class Display(Watcher):
         self.done = before + len(pending.done)
         for path, reason in pending.aside.items():
             self.say(f"set aside: {path} ({reason}); its trial is trained anew")
-        if isinstance(now.experiment.stopping, UntilSure) and not tunes:
+        if now.experiment.stopping.most is not None and not tunes:
             self.prefix = f"pair {max(each.wanted for each in now.arms.values())}"
             self.stored += pending.done.values()
             if pending.waiting:
@@ -73,9 +72,9 @@ class Display(Watcher):
 
     def look(self, now: Result, batch: Pending) -> None:
         """The verdicts after a pair."""
-        rule = now.experiment.stopping
+        most = now.experiment.stopping.most
         looked_at = {label: each for label, each in now.compared.items() if each.judgement and each.judgement.pairs}
-        if not isinstance(rule, UntilSure) or not looked_at or (now.tuned is not None and now.tuned.why_not):
+        if most is None or not looked_at or (now.tuned is not None and now.tuned.why_not):
             return
         pairs = max(each.judgement.pairs for each in looked_at.values() if each.judgement)
         latest = {label: each for label, each in looked_at.items() if each.judgement and each.judgement.pairs == pairs}
@@ -85,7 +84,7 @@ class Display(Watcher):
             return  # nothing was trained for this pair, and no arm ended with it
         self._mention_stored()
         self._looks(latest)
-        self.say(f"  {pairs} of at most {rule.budget} pairs{self._time_left(now, pairs)}")
+        self.say(f"  {pairs} of at most {most} pairs{self._time_left(now, pairs)}")
 
     def close(self) -> None:
         """The experiment is over."""
@@ -96,12 +95,12 @@ class Display(Watcher):
             self.say(f"  {label}: {describe(each, self.now.score.unit)}")
 
     def _time_left(self, now: Result, pairs: int) -> str:
-        rule = now.experiment.stopping
-        if not now.missing or not isinstance(rule, UntilSure):
+        most = now.experiment.stopping.most
+        if not now.missing or most is None:
             return ""
         seconds = [trial.seconds for trial in _compared(now)]
         turns = math.ceil(len(now.missing) / self.slots)
-        left = (rule.budget - pairs) * turns * sum(seconds) / len(seconds)
+        left = (most - pairs) * turns * sum(seconds) / len(seconds)
         return f", about {progress.clock(left)} if all are needed"
 
     def _mention_stored(self) -> None:
