@@ -81,6 +81,7 @@ class Result:
     arms: dict[str, ArmResult]  # those that are run, by label
     tuned: Tuned | None  # how the settings of the arms were chosen; None if they were not tuned
     missing: tuple[tuple[Config, str], ...]  # the trials to train next, each with its title; empty once it is complete
+    arm_of: Mapping[str, str]  # the label of the arm that each of these is trained for, by the id of its config
 
     @cached_property
     def complete(self) -> bool:
@@ -140,12 +141,14 @@ def judge(experiment: Experiment, complete: Mapping[str, StoredTrial], which: Wh
         # Arms without their settings have no trials yet.
         score = _score(experiment, [], complete)
         arms = {arm.label: ArmResult(arm, {}, {}, experiment.seeds.count, {}, None) for arm in experiment.chosen}
+        arm_of = {config.id: label for label, trials in tuned.missing.items() for config, _ in trials}
         missing = [
             (config, f"{label}, {format_values(values)}, seed {config.seed}")
             for label, trials in tuned.missing.items()
             for config, values in trials
         ]
-        return Result(experiment, which, score, arms, tuned, tuple(sorted(missing, key=lambda each: each[0].seed)))
+        by_seed = tuple(sorted(missing, key=lambda each: each[0].seed))
+        return Result(experiment, which, score, arms, tuned, by_seed, arm_of)
     final, own = experiment, experiment.tuning.own if experiment.tuning else ()
     if tuned is not None:
         settled = [arm.at(tuned.best[arm.label], own) if arm.label in tuned.best else arm for arm in experiment.arms]
@@ -167,7 +170,8 @@ def judge(experiment: Experiment, complete: Mapping[str, StoredTrial], which: Wh
             judgement=rounds.judgements.get(arm.label),
         )
     missing = [(config, f"{label}, {describe_seeds(config)}") for config, label in rounds.missing]
-    return Result(experiment, which, score, arms, tuned, tuple(missing))
+    arm_of = {config.id: label for config, label in rounds.missing}
+    return Result(experiment, which, score, arms, tuned, tuple(missing), arm_of)
 
 
 def describe_seeds(config: Config) -> str:

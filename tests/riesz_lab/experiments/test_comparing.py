@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -211,6 +212,23 @@ def test_the_live_table_shows_what_runs_and_what_failed(tmp_path):
     assert "two: 0/6 trials" in text
     assert re.search(r"SGD +│ +0/3 +│ +│ seed 0 epoch 1/20", text)
     assert re.search(r"ours +│ +0/3 +│ +1 ", text)
+
+
+def test_the_live_table_tells_an_arm_from_its_control(tmp_path):
+    """The label of a control begins with that of its arm."""
+    asked = two_arms(seeds=Seeds(count=1))
+    control = replace(asked["ours"], label="ours, norm kept", config=replace(asked["ours"].config, control="norm"))
+    now = result(replace(asked, arms=(*asked.arms, control)), [])
+    pending = Pending(failed={control.config.id: "no luck"})
+    console, shown = Console(width=160, file=io.StringIO(), record=True), Live(tmp_path)
+    try:
+        shown.begin(now, pending, 2)
+        console.print(shown.table())
+    finally:
+        shown.close()
+    text = console.export_text()
+    assert re.search(r"ours +│ +0/1 +│ +│", text)
+    assert re.search(r"ours, norm kept +│ +0/1 +│ +1 ", text)
 
 
 def test_an_interval_is_drawn_about_zero_and_the_margin():

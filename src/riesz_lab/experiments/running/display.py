@@ -42,6 +42,7 @@ class Display(Watcher):
         """A batch of trials: those that tune, all others, or the next pair."""
         self.now, self.pending, self.slots = now, pending, slots
         self.titles = {config.id: title for config, title in now.missing}
+        self.arm_of = now.arm_of
         tunes = bool(now.tuned is not None and now.tuned.why_not)
         before = len(now.tuned.trials) if tunes and now.tuned else len(_compared(now))
         self.total = before + len(now.missing)
@@ -164,9 +165,9 @@ class Live(Display):
             table.add_column(head, justify="left" if head in ("arm", "running now", "", "verdict") else "right")
         reach = _reach(looks)
         for label, each in self.now.arms.items():
-            running = [config for config in self.running if self.titles[config.id].startswith(f"{label}, ")]
-            complete = [id_ for id_ in self.pending.done if self.titles[id_].startswith(f"{label}, ")]
-            failed = sum(self.titles[id_].startswith(f"{label}, ") for id_ in self.pending.failed)
+            running = [config for config in self.running if self.arm_of[config.id] == label]
+            complete = [id_ for id_ in self.pending.done if self.arm_of[id_] == label]
+            failed = sum(self.arm_of[id_] == label for id_ in self.pending.failed)
             cells = [label, f"{len(each.trials) + len(complete)}/{each.wanted}", str(failed or "")]
             cells.append(", ".join(map(self._describe_running, running)))
             if looks:
