@@ -7,6 +7,7 @@ import tyro
 
 from riesz_lab.commands.parsing import parse
 from riesz_lab.errors import LabError, print_error, printable
+from riesz_lab.utils import atomic
 
 
 def run(arguments: list[str]) -> int:
@@ -46,6 +47,8 @@ def _inspect(
         raise LabError("expected one file or more: riesz inspect weights.safetensors")
     if output is not None:
         format_of(output, "html")
+        if str(output) != "-":
+            atomic.check_place(output)
     inspections = []
     for file in files:
         try:
@@ -82,6 +85,8 @@ def _inspect_gradients(
         raise LabError("expected one function: riesz inspect FILE.py:build --gradients")
     if output is not None:
         format_of(output, "html")
+        if str(output) != "-":
+            atomic.check_place(output)
     name = str(files[0])
     function = inspect_function(load_object("function", name))
     if function.trains:

@@ -114,6 +114,9 @@ def _run(chosen: Experiment, options: Options) -> int:
         slots = options.workers or available_cores()
         print(printable(dry_run(chosen, options.runs, slots, retry_failed=options.retry_failed), keep="\n"))
         return 0
+    output = options.output and options.output.absolute()  # a trial's code may change the working directory
+    if output is not None:
+        export.check(output)
     failed = 0
     if options.table:
         now = result(chosen, open_store(options.runs), options.which)
@@ -129,8 +132,8 @@ def _run(chosen: Experiment, options: Options) -> int:
     print(f"\n{format_result(now)}")
     if options.plan:
         print("\n" + "\n".join(plan_lines(now, make_plan(now, options.workers or available_cores()))))
-    if options.output is not None:
-        export.write(records(now), options.output)
+    if output is not None:
+        export.write(records(now), output)
         print(f"Written: {options.output}")
     return int(failed > 0)
 

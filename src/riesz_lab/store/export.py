@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +15,48 @@ SUFFIXES = (".csv", ".parquet")
 
 def write(records: list[dict[str, Any]], path: Path) -> None:
     """Write records in the format of the file's suffix; a column per name, blank where a record lacks it."""
-    if path.suffix not in SUFFIXES:
-        raise ConfigError(f"output: expected a name that ends in {' or '.join(SUFFIXES)}, got {path}")
+    check(path)
     names = list(dict.fromkeys(name for record in records for name in record))
     if path.suffix == ".parquet":
         return atomic.write_bytes(path, _parquet(records, names))
     atomic.write_bytes(path, csv_text(records, names).encode())
 
 
+def check(path: Path) -> None:
+    """Raise if records cannot be written to this file."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"output: expected a name that ends in {' or '.join(SUFFIXES)}, got {path}")
+    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise LabError("Parquet needs pyarrow: pip install 'riesz[parquet]'. CSV needs nothing")
+    atomic.check_place(path)
+
+
 def csv_text(records: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
     """The columns of these names, blank where a record lacks one."""
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, names, extrasaction="ignore", lineterminator="\n")
+    buffer = _Lines(newline="")
+    # A cell is quoted for the characters of the line's end: for a bare carriage return too.
+    writer = csv.DictWriter(buffer, names, extrasaction="ignore", lineterminator="\r\n")
     writer.writeheader()
     writer.writerows({name: defuse(value) for name, value in record.items()} for record in records)
     return buffer.getvalue()
 
 
+class _Lines(io.StringIO):
+    """Lines end in a line feed; a writer of CSV writes one at a time."""
+
+    def write(self, line: str) -> int:
+        return super().write(line.removesuffix("\r\n") + "\n")
+
+
 def defuse(value: object) -> object:
     """A cell of a CSV file. A spreadsheet reads text that begins like this as a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _parquet(records: list[dict[str, Any]], names: list[str]) -> bytes:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise LabError("Parquet needs pyarrow: pip install 'riesz[parquet]'. CSV needs nothing") from None
+    import pyarrow
+    import pyarrow.parquet
+
     columns = {name: _column([record.get(name) for record in records]) for name in names}
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table(columns), sink)

@@ -4,10 +4,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from riesz_lab.errors import LabError
+from riesz_lab.errors import ConfigError, LabError
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -23,7 +24,17 @@ def write_bytes(path: Path, data: bytes) -> None:
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:  # Ctrl-C leaves nothing either
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # on a read-only file system, even for a missing file
+            temporary.unlink(missing_ok=True)
+
+
+def check_place(path: Path) -> None:
+    """Raise if a file cannot be written there: better known before hours of training."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ConfigError(f"output: expected a folder that exists, got {folder}")
+    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"output: expected a file that can be written, got {path}")
 
 
 def write_json(path: Path, value: Any) -> None:
