@@ -1,7 +1,6 @@
 """`riesz compare path/to/script.py:function`."""
 
 import ast
-import os
 import shlex
 import sys
 import webbrowser
@@ -14,6 +13,7 @@ from tyro.conf import arg
 
 from riesz_lab.commands.parsing import parse
 from riesz_lab.errors import ConfigError, printable
+from riesz_lab.utils import atomic
 
 if TYPE_CHECKING:
     from riesz_lab.commands.report import Format
@@ -32,9 +32,7 @@ Both may take settings: train(attach, seed, lr=0.1).
   riesz compare mine.py:train                               five seeds, at your function's settings
   riesz compare mine.py:train --tune lr --until-sure        each arm at its best rate, seeds until it is conclusive
   riesz compare mine.py:train --plan --margin 0.3points     how many seeds would that take?
-  riesz compare mine.py:train --workers 4 --dry-run         which trials, and how long?
-
-All options: riesz compare FILE.py:FUNCTION --help"""
+  riesz compare mine.py:train --workers 4 --dry-run         which trials, and how long?"""
 
 COUNTS = ("--seeds", "--budget")
 SWITCHES = ("--until-sure", "--plan", "--fresh", "--dry-run", "--open")
@@ -43,9 +41,11 @@ QUESTION = ("metrics", "seeds", "controls", "score", "margin", "tune_seeds", "un
 
 
 def run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
+    if not arguments:
+        print(f"{USAGE}\n\nAll options: riesz compare --help")
         return 0
+    if arguments[0] in ("-h", "--help"):
+        print(f"{USAGE}\n")
     about = "Train with and without each metric on your own model and data, and answer in words."
     options = parse(Options, arguments, prog="riesz compare", description=about)
     try:
@@ -117,9 +117,11 @@ def _run(options: Options, command: list[str]) -> None:
     from riesz_lab.experiments.question import ask
     from riesz_lab.utils.importing import load_object
 
-    name, output, runs = options.function, options.output, options.runs
+    name, output, runs = options.function, options.output, options.runs.absolute()
+    output = output if str(output) == "-" else output.absolute()  # the function may change the working directory
     kind = format_of(output)  # fails before anything is trained
-    _check_folder(output)
+    if str(output) != "-":
+        atomic.check_place(output)
     if ":" not in name:
         raise ConfigError(_which_function(name))
     function = load_object("function", name)
@@ -212,17 +214,6 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-def _check_folder(output: Path) -> None:
-    """A page that cannot be written should be known before hours of training."""
-    if str(output) == "-":
-        return
-    folder = output.resolve().parent
-    if not folder.is_dir():
-        raise ConfigError(f"output: expected a folder that exists, got {folder}")
-    if output.is_dir() or not os.access(folder, os.W_OK):
-        raise ConfigError(f"output: expected a file that can be written, got {output}")
 
 
 def _without_counts(arguments: list[str]) -> list[str]:

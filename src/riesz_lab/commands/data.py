@@ -1,4 +1,4 @@
-"""`riesz data list | fetch NAME | verify NAME | pack NAME SOURCE`."""
+"""`riesz data [list] | fetch NAME | verify NAME | pack NAME SOURCE`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,9 @@ Folder = Annotated[
 
 def run(arguments: list[str]) -> int:
     commands: dict[str, Callable[..., int]] = {"list": _list, "fetch": _fetch, "verify": _verify, "pack": _pack}
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments = ["list", *arguments]
+    if not arguments[0].startswith("-") and arguments[0] not in commands:
         raise ConfigError(unknown("data command", arguments[0], commands))
     about = "List, fetch, verify and pack datasets."
     return int(parse(commands, arguments, prog="riesz data", description=about))

@@ -26,13 +26,13 @@ STOPPED = "stopped. Complete trials are kept: run the same again to continue"
 def compare(
     function: Callable[..., Any],
     *,
-    metrics: Sequence[str | riesz.Metric] = METRICS,
+    metrics: str | riesz.Metric | Sequence[str | riesz.Metric] = METRICS,
     seeds: int = 5,
     controls: bool = False,
     score: str = "score",
     higher_is_better: bool = True,
     margin: float | str | Margin = 0.002,
-    tune: Sequence[str] = (),
+    tune: str | Sequence[str] = (),
     tune_seeds: int = TUNE_SEEDS,
     until_sure: bool = False,
     budget: int = 50,
@@ -63,7 +63,7 @@ def compare(
             is scored by the lab, and takes neither this nor the next.
         higher_is_better: whether more of it is better.
         margin: the largest difference that does not matter: a number, "0.3points", or "0.5sd" of the baseline.
-        tune: settings whose best value is chosen for every arm, on held-out scores: `["lr"]`.
+        tune: settings whose best value is chosen for every arm, on held-out scores: `"lr"`, or a list.
         tune_seeds: trials per arm and value.
         until_sure: add seeds until every arm has a conclusion; `seeds` does not count then.
         budget: the most seeds of `until_sure`.
@@ -102,7 +102,7 @@ def compare(
         settings=settings,
     )  # fmt: skip
     execution = where(workers, threads, executor, Path(runs), fresh)
-    display = make_display("auto" if live else "plain", Path(runs), say or _default_say())
+    display = make_display("auto" if live else "plain", execution.runs, say or _default_say())
     try:
         done = run(experiment, FunctionTrainable(user), execution, display)
     except StoppedError:

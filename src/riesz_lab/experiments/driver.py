@@ -12,7 +12,7 @@ from pathlib import Path
 
 from riesz_lab.config import Config
 from riesz_lab.data.images.builtin import data_folder
-from riesz_lab.errors import BusyError
+from riesz_lab.errors import BusyError, LabError
 from riesz_lab.experiments.experiment import Experiment
 from riesz_lab.experiments.result import Result, judge
 from riesz_lab.experiments.running.display import Display
@@ -48,6 +48,8 @@ class Execution:
     def __post_init__(self) -> None:
         check_share("workers", self.workers, 1)
         check_share("threads", self.threads, 1)
+        # A user's code may change the working directory.
+        object.__setattr__(self, "runs", Path(self.runs).absolute())
 
     def make_executor(self) -> Executor:
         if self.in_process:
@@ -84,14 +86,15 @@ def run(
         runs=execution.runs, data_dir=folder, accelerator=execution.accelerator, save_every=execution.save_every,
         retries=execution.retries, stop_at_failure=execution.stop_at_failure,
     )  # fmt: skip
-    atomic.make_directory(execution.runs)
-    experiment.write(execution.runs)
+    unwritten = _store(experiment, execution.runs)
     with ExitStack() as stack:
         executor: Executor | None = None
         while left := {config.id: config for config, _ in done.result.missing if config.id not in done.failed}:
             with _trained_anew(list(left.values()), execution) as pending:
                 first = pending.waiting and executor is None
                 if first:
+                    if unwritten is not None:
+                        raise unwritten
                     executor = execution.make_executor()
                     stack.callback(executor.close)
                 display.begin(done.result, pending, executor.slots if executor else 1)
@@ -110,6 +113,16 @@ def run(
             if done.failed and execution.stop_at_failure:
                 break
     return done
+
+
+def _store(experiment: Experiment, runs: Path) -> LabError | None:
+    """Store what is asked. In a store that cannot be written, complete trials still answer: the error is returned."""
+    try:
+        atomic.make_directory(runs)
+        experiment.write(runs)
+    except LabError as error:
+        return error
+    return None
 
 
 def _stored_before(experiment: Experiment, execution: Execution) -> dict[str, StoredTrial]:

@@ -11,7 +11,7 @@ from riesz_lab.config import OWN, Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.experiments.arm import Arm, baseline, controls_of, format_values, method, with_settings
 from riesz_lab.experiments.experiment import Experiment, Fixed, Pilot, Score, Seeds, Tuning, UntilSure
-from riesz_lab.experiments.function import RESERVED, UserFunction, inspect_function
+from riesz_lab.experiments.function import RESERVED, TRAIN, UserFunction, inspect_function
 from riesz_lab.experiments.margin import Margin, read_margin
 from riesz_lab.experiments.planning import PILOT
 from riesz_lab.experiments.tuning import is_number
@@ -27,13 +27,13 @@ Values = dict[str, Any]
 def ask(
     function: Callable[..., Any],
     *,
-    metrics: Sequence[str | riesz.Metric],
+    metrics: str | riesz.Metric | Sequence[str | riesz.Metric],
     seeds: int,
     controls: bool,
     score: str,
     higher_is_better: bool,
     margin: float | str | Margin,
-    tune: Sequence[str],
+    tune: str | Sequence[str],
     tune_seeds: int,
     until_sure: bool,
     budget: int,
@@ -57,7 +57,8 @@ def ask(
         )
     if user.trains:
         size.check(score)
-    names = expand_metrics(metrics)
+    names = expand_metrics([metrics] if isinstance(metrics, str | riesz.Metric) else metrics)
+    tune = [tune] if isinstance(tune, str) else tune  # one name, not its letters
     check_settings(user, [*settings, *tune])
     grid = start_grid(user, tune, dict(settings))
     combinations = crossed({name: value for name, value in settings.items() if name not in grid})
@@ -133,6 +134,8 @@ def check_settings(function: UserFunction, names: Sequence[str]) -> None:
     for name in names:
         if name in RESERVED and function.trains:
             raise ConfigError(f"setting {name!r}: expected another name; this one names the score of a trial")
+        if name in TRAIN and (function.trains or not function.takes(name)):
+            raise ConfigError(f"setting {name!r}: expected another name; every trial is given its own {name}")
         if function.takes(name):
             continue
         if function.trains and name not in OF_ATTACH:

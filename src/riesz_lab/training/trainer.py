@@ -80,7 +80,8 @@ def train(
     folder = data_folder(data_dir)
     task_class = tasks.task_class(config.task)
     task_class.check(config, folder, data)
-    trial = Trial(runs, config)
+    # Code of the model or the dataset may change the working directory.
+    trial = Trial(Path(runs).absolute(), config)
     if (result := trial.result()) is not None:
         trial.tidy_complete()
         return Outcome(trial.path, result, trained=False)

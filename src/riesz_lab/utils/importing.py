@@ -5,6 +5,8 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,16 @@ MOST_NAMES = 10
 """Names of a module that a message lists."""
 
 
+@contextmanager
+def same_directory() -> Iterator[None]:
+    """Put the working directory back after a user's code."""
+    before = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def load_object(kind: str, path: str) -> Any:
     """The object at the path; a `ConfigError` names what is missing."""
     module_name, _, name = path.rpartition(":") if ".py:" in path else path.partition(":")
@@ -21,7 +33,8 @@ def load_object(kind: str, path: str) -> Any:
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
-        obj = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
+        with same_directory():
+            obj = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
     except (ImportError, ValueError, OSError) as error:
         raise ConfigError(
             f"{kind} {path!r}: module {module_name!r} cannot be imported: {error}{_where(module_name, error)}"

@@ -164,7 +164,7 @@ def test_train_stores_a_result_and_shows_it_again(riesz, tmp_path):
     command += ("--metric", "sobolev-tilde(lam=0.5)", "--threads", "1", "--accelerator", "cpu")
     status, out, _ = riesz(*command)
     assert status == 0
-    assert "142,410 parameters, 3 steps, stored in runs/mnist-cnn/sobolev-tilde-seed3-" in out
+    assert f"142,410 parameters, 3 steps, stored in {tmp_path}/runs/mnist-cnn/sobolev-tilde-seed3-" in out
     (stored,) = (tmp_path / "runs").glob("*/*/config.json")
     assert json.loads(stored.read_text())["metric"] == "sobolev-tilde(lam=0.5)"
     assert "already complete" in riesz(*command)[1]
@@ -260,6 +260,29 @@ def test_data_commands(riesz, tmp_path):
     assert riesz("data", "verify", "mnist5k")[0] == 0
     assert "did you mean 'verify'" in riesz("data", "verfy")[2]
     assert "did you mean 'mnist'" in riesz("data", "fetch", "mnits")[2]
+
+
+def test_data_lists_like_runs(riesz):
+    status, out, _ = riesz("data")
+    assert status == 0
+    assert out == riesz("data", "list")[1]
+    assert riesz("data", "--data-dir", "elsewhere")[0] == 0
+
+
+def test_the_help_of_compare_has_all_options(riesz):
+    status, out, _ = riesz("compare", "--help")
+    assert status == 0
+    assert "--tune-seeds" in out
+    assert "riesz compare FILE.py:FUNCTION --help" not in out
+
+
+def test_a_sweep_whose_table_cannot_be_written_is_refused_before_training(riesz, tmp_path):
+    (tmp_path / "taken.csv").mkdir()
+    for place in ("nowhere/table.csv", "taken.csv", "table.txt"):
+        status, _, err = riesz("sweep", "sweep_helpers:six", "--output", place)
+        assert status == 1
+        assert "output: expected a" in err
+        assert not (tmp_path / "runs").exists()
 
 
 def test_doctor_says_what_works(riesz):

@@ -41,6 +41,11 @@ REFUSED = {
     "no rate to tune": (NO_RATE, ["--tune", "lr"], r"does not take the setting 'lr': write it as train\(attach, seed"),
     "a grid of one": (TUNABLE, ["--tune", "lr", "--set", "lr=0"], "expected a grid for 'lr'"),
     "unknown setting": (PLAIN, ["--set", "rate=0.1"], "does not take the setting 'rate'"),
+    "the seed as a setting": (
+        PLAIN,
+        ["--set", "seed=3"],
+        "setting 'seed': expected another name; every trial is given",
+    ),
     "setting given twice": (PLAIN, ["--set", "lr=0.1", "lr=0.2"], "each name once, got 'lr=0.2'"),
     "value given twice": (PLAIN, ["--set", "lr=0.1,0.1"], "lr: expected one or more different values"),
     "misspelt metric": (PLAIN, ["--metrics", "sobolev-tilda"], "did you mean 'sobolev-tilde'"),

@@ -14,7 +14,7 @@ from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.experiments import read_experiments, result
 from riesz_lab.experiments.experiment import FIRST_TUNING_SEED
 from riesz_lab.experiments.function import inspect_function, settings_of
-from riesz_lab.experiments.question import start_grid
+from riesz_lab.experiments.question import ask, start_grid
 from riesz_lab.experiments.tuning import EXTENSIONS
 from riesz_lab.store import Store
 
@@ -240,3 +240,15 @@ def test_a_grid_of_counts_has_whole_numbers_from_one_on(own, grid):
     found = start_grid(inspect_function(train), ["width"], {})["width"]
     assert list(found) == grid
     assert {type(value) for value in found} == {type(own)}
+
+
+def test_a_string_is_one_setting_to_tune_and_one_metric(tmp_path):
+    def train(attach, seed, lr=0.1):
+        raise AssertionError("not trained here")
+
+    asked = {"seeds": 1, "controls": False, "score": "score", "higher_is_better": True, "margin": 0.1, "tune_seeds": 1}
+    asked |= {"until_sure": False, "budget": 50, "plan": False, "settings": {}}
+    _, one = ask(train, metrics="sobolev-tilde", tune="lr", **asked)
+    _, listed = ask(train, metrics=["sobolev-tilde"], tune=["lr"], **asked)
+    assert one == listed
+    assert list(one.tuning.grid) == ["lr"]

@@ -1,5 +1,6 @@
 """What is wrong with an import path is said in words that help: where it was looked up, and what is close."""
 
+import os
 import sys
 
 import pytest
@@ -63,3 +64,11 @@ def test_a_missing_part_of_a_package_that_is_found_is_not_sent_elsewhere(package
 def test_the_closest_name_is_suggested(package, monkeypatch, name, close):
     monkeypatch.chdir(package.parent)
     assert message(f"own_trials.sweeps:{name}").endswith(f" has no {name!r}; it has lambda_fashion, regimes{close}")
+
+
+def test_a_file_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "goes.py").write_text("import os\nos.chdir('aside')\ndef f(): ...\n")
+    load_object("function", "goes.py:f")
+    assert os.getcwd() == str(tmp_path)

@@ -21,6 +21,7 @@ from riesz_lab.config import Config
 from riesz_lab.errors import ConfigError
 from riesz_lab.experiments.running.worker import Accelerator, How, TrialJob
 from riesz_lab.training.hardware import Hardware
+from riesz_lab.utils import importing
 
 Kind = Literal["local", "ray"]
 
@@ -72,7 +73,7 @@ class InProcessExecutor:
 
     def start(self, job: TrialJob) -> None:
         torch.set_num_threads(job.threads)
-        with _signals_as_usual():
+        with _signals_as_usual(), importing.same_directory():
             job.trainable.train(Config.from_dict(job.config), job)
         self._ended.append(Ended(job.id, "done"))
 
