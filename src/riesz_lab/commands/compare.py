@@ -102,7 +102,7 @@ class Options:
     executor: Literal["local", "ray"] = "local"
     dry_run: bool = False  # list the trials, which of them are stored, and stop.
     runs: Path = Path("runs")  # folder of all trials.
-    # the page: .html, .md or .csv.
+    # the page: .html, .md, .csv or .json.
     output: Annotated[Path, arg(aliases=("-o",))] = Path("comparison.html")
     open: bool = False  # open the page in the browser.
     # live in a terminal, plain lines elsewhere, or none.
@@ -170,10 +170,10 @@ def _content(kind: "Format", answer: "Answer", output: Path, title: str) -> str:
     """The page of the answer as text of that format."""
     from riesz_lab.report.page import html, markdown
     from riesz_lab.report.result_page import result_page
-    from riesz_lab.report.table import to_csv
+    from riesz_lab.report.table import to_csv, to_json
 
-    if kind == "csv":
-        return to_csv([answer])
+    if kind in ("csv", "json"):
+        return to_csv([answer]) if kind == "csv" else to_json([answer])
     advice = [*answer.explanations, *answer.warnings, *answer.next_steps]
     home = None if str(output) == "-" else output.resolve().parent
     page = result_page(answer, title, advice=advice, remarks=answer.costs, home=home)

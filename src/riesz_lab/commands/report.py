@@ -14,8 +14,13 @@ from riesz_lab.utils.amounts import file_size
 if TYPE_CHECKING:
     from riesz_lab.report.data import ReportData
 
-Format = Literal["html", "md", "csv"]
-ENDINGS: dict[Format, tuple[str, ...]] = {"html": (".html", ".htm"), "md": (".md", ".markdown"), "csv": (".csv",)}
+Format = Literal["html", "md", "csv", "json"]
+ENDINGS: dict[Format, tuple[str, ...]] = {
+    "html": (".html", ".htm"),
+    "md": (".md", ".markdown"),
+    "csv": (".csv",),
+    "json": (".json",),
+}
 
 
 def run(arguments: list[str]) -> int:
@@ -37,8 +42,8 @@ def _report(
 
     Args:
         folders: folders of trials, and of benchmark results (CSV).
-        output: the file to write, or - for the screen; report.html, report.md or report.csv if not given.
-        format: html, md (Markdown), or csv (one row per arm); by the file's ending if not given.
+        output: the file to write, or - for the screen; report.html, report.md and so on if not given.
+        format: html, md (Markdown), csv or json (one row per arm); by the file's ending if not given.
         title: heading of the page.
         margin: the largest difference that does not matter, for trials of no experiment; experiments have their own.
         sweeps: compare trials as these define, stored with the trials or not; your own: package.module:function.
@@ -56,10 +61,10 @@ def content(chosen: Format, data: "ReportData", target: Path, title: str) -> str
     """The report as text of that format."""
     from riesz_lab.report.page import html, markdown
     from riesz_lab.report.report import build
-    from riesz_lab.report.table import to_csv
+    from riesz_lab.report.table import to_csv, to_json
 
-    if chosen == "csv":
-        return to_csv(data.results)
+    if chosen in ("csv", "json"):
+        return to_csv(data.results) if chosen == "csv" else to_json(data.results)
     page = build(data, None if str(target) == "-" else target.resolve().parent, title)
     return html(page) if chosen == "html" else markdown(page)
 

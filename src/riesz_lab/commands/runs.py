@@ -135,7 +135,7 @@ def _export(file: File, where: Where = (), runs: Runs = Path("runs")) -> int:
     """Write the trials to a file, one row each: settings, status, last and best scores.
 
     Args:
-        file: Ends in .csv or .parquet.
+        file: Ends in .csv, .json or .parquet.
     """
     store = open_store(runs)
     trials = select(store.trials, where)

@@ -37,7 +37,7 @@ class Options:
     table: bool = False  # Print the table of the complete trials, and stop.
     # Compare scores of the last epoch, or of the best one (chosen by looking at the test set: flattering).
     which: Literal["last", "best"] = "last"
-    output: Path | None = None  # Also write the table to this file (.csv or .parquet).
+    output: Path | None = None  # Also write the table to this file (.csv, .json or .parquet).
 
     # First choose each arm's learning rate on held-out training images: one grid, equally often for every arm.
     tune_lr: bool = False

@@ -16,7 +16,7 @@ from riesz_lab.report.content import Cell, Table
 from riesz_lab.report.labels import common_scale, score_label
 from riesz_lab.statistics import Comparison, components
 from riesz_lab.statistics.verdict import Interval, Verdict, difference_cells, format_margin, format_p
-from riesz_lab.store.export import csv_text
+from riesz_lab.store.export import csv_text, json_text
 from riesz_lab.utils.terminal import table as plain_table
 
 
@@ -143,6 +143,11 @@ def records(*results: Result) -> list[dict[str, Any]]:
 def to_csv(results: Iterable[Result]) -> str:
     """One row per arm, with plain numbers, for a notebook."""
     return csv_text(records(*results), [field.name for field in fields(Row)])
+
+
+def to_json(results: Iterable[Result]) -> str:
+    """The same with a version, for a program."""
+    return json_text(records(*results))
 
 
 # -- as it is shown ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Flat records as CSV or Parquet."""
+"""Flat records as CSV, JSON or Parquet."""
 
 import csv
 import io
@@ -7,10 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from riesz_lab.errors import ConfigError, LabError
 from riesz_lab.utils import atomic
 
-SUFFIXES = (".csv", ".parquet")
+SUFFIXES = (".csv", ".json", ".parquet")
+VERSION = 1
+"""Of the JSON: raised when a name changes its meaning or goes."""
 
 
 def write(records: list[dict[str, Any]], path: Path) -> None:
@@ -19,13 +23,20 @@ def write(records: list[dict[str, Any]], path: Path) -> None:
     names = list(dict.fromkeys(name for record in records for name in record))
     if path.suffix == ".parquet":
         return atomic.write_bytes(path, _parquet(records, names))
-    atomic.write_bytes(path, csv_text(records, names).encode())
+    text = json_text(records) if path.suffix == ".json" else csv_text(records, names)
+    atomic.write_bytes(path, text.encode())
+
+
+def json_text(records: Sequence[Mapping[str, Any]]) -> str:
+    """An object with a version and the records. JSON has no infinity and no NaN: they are null."""
+    content = msgspec.json.encode({"version": VERSION, "records": records}, enc_hook=str)
+    return msgspec.json.format(content, indent=1).decode() + "\n"
 
 
 def check(path: Path) -> None:
     """Raise if records cannot be written to this file."""
     if path.suffix not in SUFFIXES:
-        raise ConfigError(f"output: expected a name that ends in {' or '.join(SUFFIXES)}, got {path}")
+        raise ConfigError(f"output: expected a name that ends in {', '.join(SUFFIXES)}, got {path}")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise LabError("Parquet needs pyarrow: pip install 'riesz[parquet]'. CSV needs nothing")
     atomic.check_place(path)

@@ -68,7 +68,7 @@ def test_list_each_with_conditions(riesz, runs):
         (("lits",), "did you mean 'list'"),
         (("compare", "000", "111"), "group '000' is not known"),
         (("remove",), "expected --where NAME=VALUE or --broken, got neither"),
-        (("export", "table.xlsx"), "ends in .csv or .parquet"),
+        (("export", "table.xlsx"), "ends in .csv, .json, .parquet"),
         (("list", "--runs", "nowhere"), "there is no folder nowhere"),
     ],
 )
@@ -84,7 +84,7 @@ def test_compare_pairs_by_seed(riesz, runs):
     assert "4 pairs" in out
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_export_holds_every_trial_and_setting(riesz, runs, tmp_path, kind):
     status, out, _ = riesz("runs", "export", f"trials.{kind}", "--where", "model=lab_helpers:network")
     assert status == 0
@@ -92,12 +92,14 @@ def test_export_holds_every_trial_and_setting(riesz, runs, tmp_path, kind):
     if kind == "csv":
         with open("trials.csv") as file:
             rows = list(csv.DictReader(file))
+    elif kind == "json":
+        rows = json.loads((tmp_path / "trials.json").read_text())["records"]
     else:
         from pyarrow import parquet
 
         rows = parquet.read_table("trials.parquet").to_pylist()
     assert len(rows) == 11
-    best = max(rows, key=lambda row: float(row["last_test_accuracy"] or 0))
+    best = max(rows, key=lambda row: float(row.get("last_test_accuracy") or 0))
     assert best["metric"] == "sobolev-tilde(lam=1.0)"
     assert float(best["last_test_accuracy"]) == pytest.approx(0.9413)
     assert set(Config().to_dict()) <= set(best)

@@ -17,7 +17,7 @@ from riesz_lab.report.figures.comparison import arm_colors, forest, pairs
 from riesz_lab.report.figures.tuning import expected_best, rate_curves, tuning_curve
 from riesz_lab.report.page import html, markdown
 from riesz_lab.report.result_page import result_page
-from riesz_lab.report.table import Row, format_result, records, result_table, rows, statistics_table, to_csv
+from riesz_lab.report.table import Row, format_result, records, result_table, rows, statistics_table, to_csv, to_json
 from riesz_lab.store import Store
 from stored import change, store_trial
 
@@ -89,7 +89,9 @@ def test_every_writing_has_the_same_numbers(found):
         assert digits in text
         assert "same within 0.50 points" in text
     read = list(csv.DictReader(io.StringIO(to_csv([found]))))
-    listed = json.loads(json.dumps(records(found)))
+    written = json.loads(to_json([found]))
+    assert written["version"] == 1
+    listed = written["records"]
     for number, row in enumerate(rows(found)):
         for name, value in listed[number].items():
             assert value == getattr(row, name)
