@@ -149,7 +149,7 @@ def needed(result: Result, label: str) -> str:
 def no_steps(arm: ArmResult) -> str:
     """Why a directed optimizer changed nothing, if it made no step in any trial; trials may not say."""
     seen = [row.get("stepped") for trial in arm.trials.values() for row in trial.timing()]
-    identical = arm.verdict == Verdict.SAME and arm.interval is None
+    identical = arm.judged is not None and arm.judged.identical
     if not identical or not seen or any(stepped is not False for stepped in seen):
         return ""
     return "the optimizer that was attached made no step: attach the one that steps"

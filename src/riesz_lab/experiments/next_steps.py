@@ -49,6 +49,11 @@ def next_steps(answer: Answer) -> list[str]:
         more = {label: pairs for label, pairs in open_.items() if pairs is not None}
         # A mean and a spread that single trials make say nothing about further pairs.
         steps.append(f"Next: {_more_pairs(answer, more) if more and not answer.outliers else _out_of_reach(answer)}")
+    elif not steps and any(each.degenerate for each in _undecided(answer).values()):
+        steps.append(
+            "Next: find out why differences are equal: the change does nothing, or the score is coarse; a finer one, "
+            "such as a loss, would tell."
+        )
     return steps or ["Next: nothing to change; keep the plain optimizer."]
 
 
@@ -69,7 +74,7 @@ def _open(answer: Answer) -> dict[str, int | None]:
     return {
         label: None if (pairs := pairs_to_conclude(each)) is None else pairs - each.n
         for label, each in _undecided(answer).items()
-        if not any(each.diverged)  # more pairs do not undo that
+        if not any(each.diverged) and not each.degenerate  # more pairs do not undo that
     }
 
 

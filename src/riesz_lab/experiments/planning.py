@@ -32,7 +32,7 @@ class Plan:
     """What a comparison would take, by arm."""
 
     margin: float
-    arms: dict[str, ArmPlan | None]  # None where the spread is unknown: too few pairs have a difference
+    arms: dict[str, ArmPlan | None]  # None where the spread is unknown
     pairs: int  # that the spread was estimated from, at least
 
     @property
@@ -58,10 +58,10 @@ def make_plan(result: Result, workers: int = 1) -> Plan:
     looks = {label: as_look(result, label) for label in result.compared}
     arms: dict[str, ArmPlan | None] = {}
     for label, pilot in looks.items():
-        if pilot.n < 2:
+        if not pilot.spread > 0:
             arms[label] = None
             continue
-        effect = pilot.margin / pilot.spread if pilot.spread > 0 else float("inf")
+        effect = pilot.margin / pilot.spread
         sure = PILOT + 1 if effect > 20 else pairs_needed(float(f"{effect:.3g}"), pilot.alpha, POWER)
         # Both trials of a pair may run at once; the next pair waits for them.
         hours = None if sure is None else (2 if workers == 1 else 1) * max(0, sure - pilot.n) * each_hours
@@ -74,7 +74,9 @@ def plan_lines(result: Result, plan: Plan) -> list[str]:
     lines = [f"To notice a difference of {size} with 80% power:"]
     for label, arm in plan.arms.items():
         if arm is None:
-            lines.append(f"  {label}: unknown, since trials diverged and fewer than two pairs have a difference")
+            diverged = "trials diverged and fewer than two pairs have a difference"
+            equal = "all pairs have the same difference, which tells nothing of its spread"
+            lines.append(f"  {label}: unknown, since {equal if as_look(result, label).n > 1 else diverged}")
             continue
         if arm.until_sure is None or arm.hours is None:
             lines.append(f"  {label}: more than 2,000 pairs; a wider margin needs fewer")

@@ -16,6 +16,7 @@ from riesz_lab.config import Config
 from riesz_lab.experiments.experiment import Experiment, Fixed, Pilot, Score, UntilSure
 from riesz_lab.statistics import Comparison, holm, paired
 from riesz_lab.statistics.sequential import Sequential, sequential
+from riesz_lab.statistics.ties import p_of_ties
 from riesz_lab.statistics.verdict import LEAST_PAIRS, Verdict
 from riesz_lab.store import StoredTrial
 from riesz_lab.store.result import Which
@@ -145,6 +146,7 @@ def look_at_pairs(baseline: Scores, method: Scores, margin: float, score: Score,
         ),
         higher_is_better=score.higher_is_better,
         rounding=8 * float(np.finfo(float).eps) * largest,
+        p_ties=p_of_ties(len(both), margin, both, score.percent),
     )
 
 

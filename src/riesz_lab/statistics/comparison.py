@@ -7,7 +7,8 @@ Cases that textbooks leave open:
    diverged where the other did not.
 3. A finite score at or beyond `collapsed` counts as collapsed too, and stays among the differences.
 4. Fewer than 3 differences: undecided, no interval, no p.
-5. All differences zero, to rounding: the same, with "identical" as the reason; no interval, no p.
+5. All differences zero, to rounding: no interval, no p. The same only if so many ties exclude the margin (see `ties`),
+   else undecided. Of pairs that share seeds, the diagonal of their grid is independent, and counts.
 6. All differences equal and not zero: their spread is unknown, so undecided, no interval, no p.
 7. Keys that are (initialisation seed, data seed) and share seeds are not independent: the primary statistic is then
    that of the crossed design (see `estimate.crossed`), and the secondary ones that assume independence are None. Pairs
@@ -27,6 +28,7 @@ from riesz_lab.statistics import secondary
 from riesz_lab.statistics.estimate import Array, Estimate, crossed, independent
 from riesz_lab.statistics.secondary import Interval
 from riesz_lab.statistics.seeds import as_grid, grid
+from riesz_lab.statistics.ties import describe_missing_ties, describe_ties, p_of_ties
 from riesz_lab.statistics.verdict import (
     ALPHA,
     LEAST_PAIRS,
@@ -62,8 +64,8 @@ class Comparison:
     error_interval: Interval | None  # its 95% interval, Fieller's
     detectable: float | None  # the smallest true difference that such pairs show with 80% power at 5%
     margin: float  # differences up to this do not matter
-    # That the true difference is the margin or more (two one-sided tests). Below 5%, "no difference larger than the
-    # margin" is claimed.
+    # That the true difference is the margin or more (two one-sided tests; of ties alone, see `ties`). Below 5%, "no
+    # difference larger than the margin" is claimed.
     p_margin: float | None
     p_margin_holm: float | None = None
     variance_ratio: float | None  # method's variance over baseline's
@@ -111,9 +113,16 @@ class Comparison:
         return Verdict.UNDECIDED, corrected if self.p < ALPHA else ""
 
     @property
+    def identical(self) -> bool:
+        """Whether all differences are zero."""
+        return self.n >= LEAST_PAIRS and self.ties == self.n
+
+    @property
     def _without_spread(self) -> tuple[Verdict, str]:
-        if self.ties == self.n:
-            return Verdict.SAME, f"identical scores in all {self.n} pairs"
+        if self.identical:
+            if self.equivalent:
+                return Verdict.SAME, describe_ties(self.n)
+            return Verdict.UNDECIDED, describe_missing_ties(self.n, self.p_margin, ALPHA / self.family)
         if self.crossed:
             grid = "a full grid of initialisations and data orders, and some spread"
             return Verdict.UNDECIDED, f"pairs that share seeds need {grid}"
@@ -196,10 +205,14 @@ def paired(
     differences_N[np.abs(differences_N) <= rounding] = 0.0
     better_N = differences_N if higher_is_better else -differences_N
 
-    pairs = (key for key, ok in zip(both, there, strict=True) if ok)
+    pairs = [key for key, ok in zip(both, there, strict=True) if ok]
     estimate, shared = _estimate(dict(zip(pairs, differences_N, strict=True)))
     if estimate is not None and float(estimate.error) <= rounding:
         estimate = None
+    p_margin = None if estimate is None else float(estimate.p_beyond(margin))
+    if len(pairs) >= LEAST_PAIRS and not differences_N.any():
+        rows, columns = grid(pairs) or (pairs, pairs)
+        p_margin = p_of_ties(min(len(rows), len(columns)), margin, [base_N, method_N], percent)
     plain = estimate is not None and not shared
     reduced, reduced_interval = None, None
     if len(base_N) and (percent or not higher_is_better):
@@ -224,7 +237,7 @@ def paired(
         error_interval=reduced_interval if plain else None,
         detectable=None if estimate is None else estimate.detectable(),
         margin=margin,
-        p_margin=None if estimate is None else float(estimate.p_beyond(margin)),
+        p_margin=p_margin,
         variance_ratio=ratio,
         p_variance=None if shared else p_variance,
         collapsed=collapses,

@@ -26,6 +26,7 @@ import numpy as np
 import scipy  # its parts are imported on first use
 
 from riesz_lab.statistics.estimate import Array
+from riesz_lab.statistics.ties import describe_missing_ties, describe_ties
 from riesz_lab.statistics.verdict import ALPHA, LEAST_PAIRS, Verdict
 from riesz_lab.utils.amounts import count
 
@@ -56,6 +57,7 @@ class Sequential:
     margin: float  # differences up to this do not matter
     diverged: tuple[int, int]  # pairs in which (only the baseline, only the method) diverged
     higher_is_better: bool  # whether a positive difference is a gain
+    p_ties: float | None  # that the true difference is the margin or more, if all pairs are ties and scores fractions
 
     @property
     def n(self) -> int:
@@ -63,8 +65,14 @@ class Sequential:
         return len(self.differences)
 
     @property
+    def degenerate(self) -> bool:
+        """Whether all differences are equal: the true spread is unknown."""
+        return self.n >= LEAST_PAIRS and self.interval is None
+
+    @property
     def identical(self) -> bool:
-        return self.n >= LEAST_PAIRS and self.spread == 0 and self.difference == 0
+        """Whether all differences are zero."""
+        return self.degenerate and self.difference == 0
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -84,16 +92,17 @@ class Sequential:
         if self.verdict == Verdict.UNDECIDED and any(self.diverged):
             baseline, method = self.diverged
             return f"trials diverged: the baseline alone in {count(baseline, 'pair')}, the method alone in {method}"
-        if self.interval is None:
-            return f"identical scores in all {self.n} pairs" if self.identical else "all differences are equal"
-        return ""
+        if self.identical:
+            if self._claim() == Verdict.SAME:
+                return describe_ties(self.n)
+            return describe_missing_ties(self.n, self.p_ties, self.alpha)
+        return "all differences are equal" if self.degenerate else ""
 
     def _claim(self) -> Verdict:
         """What the differences allow to conclude, if no pair is without one."""
-        if self.identical:
-            return Verdict.SAME
         if self.interval is None:
-            return Verdict.UNDECIDED
+            enough = self.identical and self.p_ties is not None and self.p_ties < self.alpha
+            return Verdict.SAME if enough else Verdict.UNDECIDED
         low, high = self.interval
         if -self.margin < low and high < self.margin:
             return Verdict.SAME
@@ -146,6 +155,7 @@ def sequential(
     diverged: tuple[int, int] = (0, 0),
     higher_is_better: bool = True,
     rounding: float = 0.0,
+    p_ties: float | None = None,
 ) -> Sequential:
     """Judge the differences so far.
 
@@ -156,6 +166,7 @@ def sequential(
         diverged: pairs without a difference, in which only the baseline, or only the method, diverged.
         higher_is_better: False for scores such as a loss.
         rounding: a difference up to this is zero.
+        p_ties: if all pairs are ties, p of "the true difference is the margin or more"; None if unknown.
 
     Returns:
         The judgement.
@@ -178,11 +189,11 @@ def sequential(
     if n >= LEAST_PAIRS and spread > rounding:
         half = float(half_width(spread, n, alpha))
         interval = (mean - half, mean + half)
-    elif n >= LEAST_PAIRS and mean == 0:
+    elif n >= LEAST_PAIRS:
         spread = 0.0
     return Sequential(
         differences=tuple(values_N.tolist()), difference=mean, spread=spread, interval=interval, alpha=alpha,
-        margin=margin, diverged=diverged, higher_is_better=higher_is_better,
+        margin=margin, diverged=diverged, higher_is_better=higher_is_better, p_ties=p_ties,
     )  # fmt: skip
 
 

@@ -155,7 +155,7 @@ def test_a_best_value_that_stays_at_the_edge_ends_at_the_bound_and_says_so(compa
 def test_layers_of_a_users_loop_are_a_setting(compare, tmp_path):
     status, out, _ = compare(LINEAR.replace("torch.rand(())", "m.weight.sum() + seed"), ["--set", "layers=all"])
     assert status == 0
-    assert "SobolevTilde, output, all layers: same; identical scores in all 3 pairs" in out
+    assert "SobolevTilde, output, all layers: undecided; identical scores in all 3 pairs" in out
     assert len(stored(tmp_path)) == 6
 
 

@@ -151,7 +151,7 @@ def test_a_gain_is_found_with_its_interval(tmp_path):
         (-0.01, 0.0001, 5, "worse", ""),
         (0.0001, 0.0001, 5, "same", ""),
         (0.0, 0.01, 5, "undecided", ""),
-        (0.0, 0.0, 5, "same", "identical scores in all 5 pairs"),
+        (0.0, 0.0, 5, "undecided", "identical scores in all 5 pairs"),
         (0.01, 0.0, 5, "undecided", "the difference is the same in all 5 pairs"),
         (0.01, 0.001, 2, "undecided", "2 pairs; at least 3 are needed"),
         (0.0015, 0.00005, 5, "better", "by less than the margin"),

@@ -177,6 +177,34 @@ def test_a_plan_does_not_take_a_spread_that_is_unknown_for_none(tmp_path):
     assert answer.next_steps == []
 
 
+def test_a_plan_does_not_take_equal_scores_for_no_spread(tmp_path):
+    options = {"metrics": ["sobolev-tilde"], "score": "accuracy", "plan": True, "runs": tmp_path}
+    answer = riesz_lab.compare(differing([0.0] * 3), **options)
+    assert answer.plan.arms == {"SobolevTilde": None}
+    assert "SobolevTilde: unknown, since all pairs have the same difference" in answer.text
+    assert answer.next_steps == []
+
+
+@pytest.mark.parametrize(("margin", "pairs", "verdict"), [("20points", 14, "same"), ("2points", 15, "undecided")])
+def test_ties_end_it_where_they_exclude_the_margin_and_not_before(margin, pairs, verdict, tmp_path):
+    """149 ties exclude two points, 14 exclude twenty."""
+    options = {"score": "accuracy", "until_sure": True, "budget": 15, "margin": margin, "runs": tmp_path}
+    answer = riesz_lab.compare(differing([0.0] * 15), metrics=["sobolev-tilde"], **options)
+    assert answer.arms["SobolevTilde"].look.n == pairs
+    assert answer.verdicts["SobolevTilde"] == verdict
+    if verdict == "undecided":
+        assert "a score without spread takes 149 of them to exclude the margin" in answer.text
+        assert answer.next_steps[0].startswith("Next: find out why differences are equal")
+
+
+@pytest.mark.parametrize("margin", ["0.5sd", "0.002"])
+def test_a_baseline_without_spread_is_no_evidence_either(margin, tmp_path):
+    options = {"score": "accuracy", "until_sure": True, "budget": 4, "margin": margin, "runs": tmp_path}
+    answer = riesz_lab.compare(differing([0.0] * 4), metrics=["sobolev-tilde"], **options)
+    assert answer.verdicts["SobolevTilde"] == "undecided"
+    assert answer.arms["SobolevTilde"].reason.startswith("identical scores in all 4 pairs")
+
+
 def test_a_plan_takes_all_pairs_that_are_stored(tmp_path):
     options = {"metrics": ["sobolev-tilde"], "runs": tmp_path}
     train = make({})
@@ -235,7 +263,7 @@ def test_an_outlier_is_named_with_the_looks_without_it_beside(tmp_path):
     look = answer.without_outliers["SobolevTilde"]
     assert look.n == answer.arms["SobolevTilde"].look.n - 1
     assert "Outlier: SobolevTilde, seed 2 scored 10.00%" in answer.text
-    assert re.search(rf"  Without such trials, SobolevTilde: same, .*, {look.n} pairs", answer.text)
+    assert re.search(rf"  Without such trials, SobolevTilde: undecided, .*, {look.n} pairs", answer.text)
     assert "Holm" not in answer.text
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from riesz_lab.experiments.experiment import ACCURACY
+from riesz_lab.experiments.stopping import look_at_pairs
 from riesz_lab.statistics import paired
 from riesz_lab.statistics.sequential import (
     PRIOR_VARIANCE,
@@ -147,9 +149,14 @@ def test_looking_after_every_pair_keeps_the_error_rate_in_full():
         ([1.0, -1.0, 0.5, 0.2, 0.9], {}, "undecided"),
         ([1.0, 1.1], {}, "undecided"),
         ([1.0, 1.0, 1.0, 1.0], {}, "undecided"),  # no spread
-        ([0.0, 0.0, 0.0], {}, "same"),
+        ([0.0, 0.0, 0.0], {}, "undecided"),  # what was equal so far may differ next time
+        ([0.0] * 5000, {}, "undecided"),  # by how much, a score without bounds does not say
+        ([0.0] * 14, {"p_ties": 0.8**14}, "same"),
+        ([0.0] * 14, {"p_ties": 0.8**14, "arms": 2}, "undecided"),
+        ([0.0] * 13, {"p_ties": 0.8**13}, "undecided"),
+        ([0.0] * 14, {"p_ties": 0.8**14, "diverged": (1, 0)}, "undecided"),
         ([0.0, 0.0], {}, "undecided"),
-        ([1e-12, -1e-12, 0.0], {"rounding": 1e-11}, "same"),
+        ([1e-12, -1e-12, 0.0], {"rounding": 1e-11, "p_ties": 0.01}, "same"),
         ([1.0, 1.1, 0.9, 1.0, 1.05], {"diverged": (0, 1)}, "undecided"),
         ([1.0, 1.1, 0.9, 1.0, 1.05], {"diverged": (1, 0)}, "better"),
         ([0.01, -0.02, 0.0, 0.01, -0.01], {"diverged": (1, 0)}, "undecided"),
@@ -157,6 +164,33 @@ def test_looking_after_every_pair_keeps_the_error_rate_in_full():
 )
 def test_verdicts(differences, options, verdict):
     assert sequential(differences, margin=0.2, **options).verdict == verdict
+
+
+SUCCESS = [(1, 0.0, rate) for rate in (0.05, 0.1, 0.2, 0.3)]
+"""Images per trial and the rates at which two arms classify one correctly."""
+
+
+@pytest.mark.parametrize(
+    ("images", "baseline", "method", "margin"),
+    [(*arms, 0.02) for arms in [*SUCCESS, (1, 1.0, 0.979)]] + [(20, 0.995, 0.98, 0.01)],
+)
+def test_a_coarse_score_is_called_the_same_in_5_percent_of_sequences_at_most(images, baseline, method, margin):
+    """The true difference is beyond the margin, and trials often tie."""
+    rng = np.random.default_rng(0)
+    before, after = (rng.binomial(images, rate, (200, 160)) / images for rate in (baseline, method))
+    wrong = sum(ends_same(*sequence, margin) for sequence in zip(before, after, strict=True))
+    assert wrong <= 0.05 * 200
+
+
+def ends_same(before, after, margin):
+    """Whether the first verdict of a sequence is "same"."""
+    scores = [list(map(float, each)) for each in (before, after)]
+    for n in range(3, len(before) + 1):
+        sides = (dict(enumerate(each[:n])) for each in scores)
+        verdict = look_at_pairs(*sides, margin, ACCURACY).verdict
+        if verdict != "undecided":
+            return verdict == "same"
+    return False
 
 
 def test_more_arms_need_more_evidence():

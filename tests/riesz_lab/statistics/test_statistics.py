@@ -182,7 +182,7 @@ def shifted(*differences):
             "",
             r"undecided: -0\.1 \(.*\) points, p = .*, 5 pairs$",
         ),
-        (shifted(0, 0, 0, 0, 0), "same", "identical scores in all 5 pairs", "same"),
+        (shifted(0, 0, 0, 0, 0), "undecided", "a score without spread takes 1,497 of them to exclude the margin", ""),
         (shifted(0.01, 0.01, 0.01, 0.01, 0.01), "undecided", "the same in all 5 pairs, so its spread is unknown", ""),
         (shifted(0.01, 0.02), "undecided", "2 pairs; at least 3 are needed", ""),
         (shifted(0.01), "undecided", "1 pair; at least 3", ""),
@@ -234,6 +234,32 @@ def test_no_claim_in_favour_of_a_side_that_diverged(lost):
     same = shifted(0.0003, 0.0005, -0.0002, 0.0001, -0.0004)
     assert paired(by_seed(BASE), {**same, 2: lost}, margin=0.002).verdict == "undecided"
     assert paired(by_seed(BASE), {**by_seed(BASE), 2: lost}, margin=0.002).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("pairs", "verdict"), [(3, "undecided"), (148, "undecided"), (149, "same")])
+def test_ties_are_the_same_only_in_a_number_that_excludes_the_margin(pairs, verdict):
+    scores = by_seed([0.0] * pairs)
+    found = paired(scores, scores, margin=0.02)
+    assert (found.verdict, found.interval, found.p) == (verdict, None, None)
+    assert found.reason.startswith(f"identical scores in all {pairs} pairs")
+    assert ("takes 149 of them" in found.reason) == (verdict == "undecided")
+    # A table of several comparisons corrects these claims too.
+    assert holm(dict.fromkeys(range(2), found))[0].verdict == "undecided"
+
+
+@pytest.mark.parametrize(("score", "percent"), [(1.5, False), (95.0, True), (-1.0, True)])
+def test_ties_of_scores_without_known_bounds_exclude_nothing(score, percent):
+    scores = by_seed([score] * 5000)
+    found = paired(scores, scores, margin=0.02, percent=percent)
+    assert found.verdict == "undecided"
+    assert found.reason.endswith("a score without spread or known bounds excludes no difference")
+
+
+def test_ties_of_pairs_that_share_seeds_count_once_per_seed():
+    scores = {(i, j): 1.0 for i in range(13) for j in range(13)}
+    assert paired(scores, scores, margin=0.2).verdict == "undecided"
+    scores = {(i, j): 1.0 for i in range(14) for j in range(14)}
+    assert paired(scores, scores, margin=0.2).verdict == "same"
 
 
 def test_a_collapsed_score_counts_and_stays_in_the_mean():
