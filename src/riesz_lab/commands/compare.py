@@ -118,8 +118,8 @@ def _run(options: Options, command: list[str]) -> None:
     from riesz_lab.utils.importing import load_object
 
     name, output, runs = options.function, options.output, options.runs.absolute()
-    output = output if str(output) == "-" else output.absolute()  # the function may change the working directory
     kind = format_of(output)  # fails before anything is trained
+    output = output if str(output) == "-" else output.absolute()  # the function may change the working directory
     if str(output) != "-":
         atomic.check_place(output)
     if ":" not in name:
