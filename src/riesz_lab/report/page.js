@@ -23,6 +23,9 @@
   const tip = document.getElementById("tip");
   const texts = new Map();
   let current = null;
+  // A mouse that rests where the page scrolls by does not end a walk with the keyboard: only one that moves does.
+  let walking = false;
+  document.addEventListener("pointermove", ({ movementX, movementY }) => { if (movementX || movementY) walking = false; });
   // The browser shows titles late, and only to a mouse; without this script it still does.
   for (const title of document.querySelectorAll(".plot title")) {
     texts.set(title.parentNode, title.textContent);
@@ -45,11 +48,14 @@
     tip.style.top = `${at.top > tip.offsetHeight + 8 ? at.top - tip.offsetHeight - 6 : at.bottom + 6}px`;
   };
   for (const plot of document.querySelectorAll(".plot")) {
-    // A mouse that rests where the page scrolls by does not end a walk with the keyboard.
     const away = () => { if (document.activeElement !== plot) leave(); };
     for (const event of ["pointerover", "click"]) {
-      plot.addEventListener(event, ({ target }) => { if (texts.has(target)) show(target); else away(); });
+      plot.addEventListener(event, ({ target, type }) => {
+        if (walking && type === "pointerover") return;
+        if (texts.has(target)) show(target); else away();
+      });
     }
+    plot.addEventListener("focus", () => { walking = true; });
     plot.addEventListener("pointerleave", away);
     plot.addEventListener("blur", leave);
     // Arrows: right and left along a series, down and up to another one.
@@ -59,6 +65,7 @@
         .map((group) => [...group.children].filter((point) => texts.has(point))).filter((points) => points.length);
       if (!step || !rows.length) return;
       event.preventDefault();
+      walking = true;
       let row = rows.findIndex((points) => points.includes(current));
       let column = row < 0 ? 0 : rows[row].indexOf(current) + step[1];
       row = row < 0 ? 0 : (row + step[0] + rows.length) % rows.length;
